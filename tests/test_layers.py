@@ -99,7 +99,7 @@ ROOMS = {
     **dict.fromkeys(DECIDING, _DECISION),
     "ports": Room(VALUES, ("model", "effects", "ports")),
     "fakes": Room((*VALUES, *DECIDING, "ports"), (*VALUES, "ports")),
-    "wire": Room(VALUES, (*VALUES, "wire"), ("proto", "rpc")),
+    "wire": Room(VALUES, (*VALUES, "wire"), ("runtime.vocabulary", "resources", "proto", "rpc")),
     "actor": Room((*PURE_ROOMS, "ports"), (*VALUES, "ports", "actor"), ("runtime",)),
     "drivers": Room(
         (*VALUES, *DECIDING, "ports", "wire"),

@@ -40,6 +40,7 @@ from iriscw.jobs.model import (
     Suspension,
     TaskState,
 )
+from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import SECOND, ActorPath
 from iriscw.testing.simulation import SimOperation
 from iriscw.worker.registry import MAX_RELEASED
@@ -325,7 +326,11 @@ class SimWorker:
         if exit_code is None:
             exit_code = {Ending.SUCCEEDED: 0, Ending.FAILED: 1}.get(ending)
         self.world.workers.logs.upload(self, attempt)
-        said: dict[str, Any] = {"exit_code": exit_code, "reason": reason, "log_offset": attempt.log_bytes}
+        said: dict[str, Any] = {
+            "exit_code": exit_code,
+            "fault": Fault("", reason) if reason else None,
+            "log_offset": attempt.log_bytes,
+        }
         self._becomes(attempt, changed(attempt.seen, ending=ending, suspension=Suspension.NONE, folder="", **said))
 
     def _becomes(self, attempt: SimAttempt, seen: Observation) -> None:

@@ -137,7 +137,9 @@ if TYPE_CHECKING:
         TooManyTasks as TooManyTasks,
     )
     from iriscw.jobs.model import (
+        Ending as Ending,
         JobState as JobState,
+        Suspension as Suspension,
         TaskState as TaskState,
     )
     from iriscw.kubernetes import (
@@ -221,6 +223,7 @@ __all__ = [
     "ConfigUnreadable",
     "ControllerNotReady",
     "DispatcherBug",
+    "Ending",
     "Endpoint",
     "ExecOutput",
     "ExecResult",
@@ -291,6 +294,7 @@ __all__ = [
     "SeveralInstallations",
     "SliceStatus",
     "StrayExit",
+    "Suspension",
     "SuspensionRefused",
     "SystemClosed",
     "TaskContext",
@@ -354,6 +358,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "ConfigUnreadable": "iriscw.config.errors",
     "ControllerNotReady": "iriscw.deploy.errors",
     "DispatcherBug": "iriscw.errors",
+    "Ending": "iriscw.jobs.model",
     "Endpoint": "iriscw.client.model",
     "ExecOutput": "iriscw.client.model",
     "ExecResult": "iriscw.client.model",
@@ -424,6 +429,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "SeveralInstallations": "iriscw.deploy.errors",
     "SliceStatus": "iriscw.client.model",
     "StrayExit": "iriscw.errors",
+    "Suspension": "iriscw.jobs.model",
     "SuspensionRefused": "iriscw.jobs.errors",
     "SystemClosed": "iriscw.errors",
     "TaskContext": "iriscw.task.context",

@@ -12,6 +12,7 @@ from iriscw.client.errors import NoController
 from iriscw.client.model import TaskSuspension
 from iriscw.client.nodes import Checkpoint
 from iriscw.jobs.errors import NoSuchJob
+from iriscw.jobs.model import Suspension
 
 DISK = Checkpoint("ck-1", "n1", "disk", 4)
 ELSEWHERE = Checkpoint("ck-1", "n2", "ram", 4)
@@ -26,7 +27,7 @@ class ClientDouble:
 
     async def suspend(self, job, *, seen, **_):
         for phase in self.phases:
-            seen(found := TaskSuspension(0, "u0", phase=phase, checkpoint="ck-1", node="n1"))
+            seen(found := TaskSuspension(0, "u0", phase=Suspension(phase), checkpoint="ck-1", node="n1"))
         return found
 
     async def checkpoints(self):

@@ -2,7 +2,7 @@
 
 from iriscw.cli.attempts import MAX_COMMAND_CHARS, MAX_RETRIES_SHOWN, describe
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus, TaskSuspension
-from iriscw.jobs.model import JobState, TaskState
+from iriscw.jobs.model import JobState, Suspension, TaskState
 
 NOW_MS = 10_000_000
 TRACEBACK = "Traceback (most recent call last):\n  File x\nValueError: boom"
@@ -54,7 +54,7 @@ def test_gpus_have_a_column_where_there_are_any():
 
 def test_a_suspended_task_does_not_run():
     """Its state stays what it was, and the table says what it is; so does the job."""
-    away = TaskSuspension(1, "u0", phase="SUSPENDED", checkpoint="ck-1", node="n1")
+    away = TaskSuspension(1, "u0", phase=Suspension.SUSPENDED, checkpoint="ck-1", node="n1")
     text = describe(job(suspended=1), [task(0, attempt(0)), task(1, attempt(0), suspension=away)], NOW_MS)
     assert "tasks    2: 2 RUNNING (1 suspended)\n" in text
     assert [line.split()[1] for line in text.splitlines() if line.startswith(("0 ", "1 "))] == ["RUNNING", "SUSPENDED"]

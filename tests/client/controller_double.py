@@ -31,7 +31,7 @@ from iriscw.proto.iriscw.v1 import (
     SliceState,
     SliceStatus,
     SubmitJobResponse,
-    SuspensionPhase,
+    Suspension,
     TaskCount,
     TaskState,
     TaskStatus,
@@ -144,10 +144,10 @@ class ControllerDouble(ControllerServiceBase):
         return ListJobsResponse(jobs=rows, next_page_token=str(start + self.page) if more else "")
 
     async def suspend_task(self, message):
-        return self._begun(message, SuspensionPhase.SUSPENDING)
+        return self._begun(message, Suspension.SUSPENDING)
 
     async def resume_task(self, message):
-        return self._begun(message, SuspensionPhase.RESUMING)
+        return self._begun(message, Suspension.RESUMING)
 
     def _begun(self, message, phase):
         self.asked.append(message)

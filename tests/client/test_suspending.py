@@ -5,10 +5,10 @@ from controller_double import Break, failed_task, job_of
 
 from iriscw.client.errors import OrderFailed
 from iriscw.jobs.errors import TaskEnded
-from iriscw.proto.iriscw.v1 import AttemptStatus, JobState, SuspensionPhase, TaskState, TaskStatus, TaskSuspension
+from iriscw.proto.iriscw.v1 import AttemptStatus, JobState, Suspension, TaskState, TaskStatus, TaskSuspension
 
-RUNS = SuspensionPhase.UNSPECIFIED
-SUSPENDING, SUSPENDED, RESUMING = SuspensionPhase.SUSPENDING, SuspensionPhase.SUSPENDED, SuspensionPhase.RESUMING
+RUNS = Suspension.UNSPECIFIED
+SUSPENDING, SUSPENDED, RESUMING = Suspension.SUSPENDING, Suspension.SUSPENDED, Suspension.RESUMING
 
 
 def task_of(phase, reason="", uid="a0"):

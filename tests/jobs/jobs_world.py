@@ -30,6 +30,7 @@ from iriscw.jobs.suspension.effects import (
     Thawed,
     ThawedAttempt,
 )
+from iriscw.jobs.traits import Fault
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import SECOND, ActorPath, Tell
 from iriscw.testing.contexts import FakeContext
@@ -186,7 +187,7 @@ class ScriptedWorker:
             self.attempts[order.uid] = resuming
             self.say(resuming)
         elif not here:
-            gone = Observation(order.uid, TaskState.RUNNING, Ending.WORKER_LOST, True, reason="GrantRefused")
+            gone = Observation(order.uid, TaskState.RUNNING, Ending.WORKER_LOST, True, fault=Fault("", "GrantRefused"))
             self.attempts[order.uid] = gone
             self.say(gone)
 

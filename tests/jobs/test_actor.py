@@ -38,6 +38,7 @@ from iriscw.jobs.model import (
     TaskState,
 )
 from iriscw.jobs.registry import RegistryDecisions, RegistryLimits
+from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import SECOND
 
 NOTHING = Capacity()
@@ -67,13 +68,13 @@ def failing(order):
     """Run for a second and fail."""
     return [
         (0.1, Observation("", TaskState.RUNNING, started=True)),
-        (1.0, Observation("", TaskState.RUNNING, Ending.FAILED, True, 1, "boom")),
+        (1.0, Observation("", TaskState.RUNNING, Ending.FAILED, True, 1, Fault("", "boom"))),
     ]
 
 
 def refusing(order):
     """End before the user's code ran."""
-    return [(0.1, Observation("", TaskState.ASSIGNED, Ending.REFUSED, reason="no room"))]
+    return [(0.1, Observation("", TaskState.ASSIGNED, Ending.REFUSED, fault=Fault("", "no room")))]
 
 
 def test_job_succeeds(world):
@@ -88,7 +89,7 @@ def test_job_succeeds(world):
     seen = view(world, job_id)
     assert seen.state is JobState.SUCCEEDED
     assert seen.counts == ((TaskState.SUCCEEDED, 6),)
-    assert all(row.number == 1 and row.exit_code == 0 for row in rows(world, job_id))
+    assert all(row.attempt.number == 1 and row.attempt.exit_code == 0 for row in rows(world, job_id))
     assert [taken for _, taken in figures(world).committed] == [NOTHING, NOTHING]
     last = {each.worker_id: each.live_attempts for each in world.told(ActivityChanged)}
     assert last == {"slice-0-0": 0, "slice-1-1": 0}
@@ -114,7 +115,7 @@ def test_failures_are_retried_within_their_budget():
     job_id = world.submit(command_spec(max_retries_failure=2))
     world.sim.advance(20)
     (row,) = rows(world, job_id)
-    assert (row.state, row.number, row.failures, row.preemptions) == (TaskState.FAILED, 3, 3, 0)
+    assert (row.state, row.attempt.number, row.failures, row.preemptions) == (TaskState.FAILED, 3, 3, 0)
     seen = view(world, job_id)
     assert seen.state is JobState.FAILED
     assert seen.reason == "1 of 1 tasks; task 0: boom"
@@ -164,7 +165,7 @@ def test_fenced_loss_is_retried_elsewhere():
     del world.workers["slice-0-0"]
     world.sim.tell("/jobs/scheduler", WorkerLost("slice-0-0", "a", "pod deleted", fenced=True))
     world.sim.advance(1)
-    assert [(row.worker_id, row.number, row.preemptions) for row in rows(world, job_id)] == [
+    assert [(row.worker_id, row.attempt.number, row.preemptions) for row in rows(world, job_id)] == [
         ("slice-1-1", 2, 1),
         ("slice-1-1", 2, 1),
     ]
@@ -204,7 +205,7 @@ def test_worker_that_returns_in_time_keeps_its_attempts():
     world.reconnect("slice-0-0")
     world.sim.advance(100)
     (row,) = rows(world, job_id)
-    assert (row.state, row.number, row.preemptions, row.reason) == (TaskState.RUNNING, 1, 0, "")
+    assert (row.state, row.attempt.number, row.preemptions, row.reason) == (TaskState.RUNNING, 1, 0, "")
     assert len(worker.starts) == 1
 
 
@@ -222,7 +223,7 @@ def test_worker_that_forgot_an_attempt():
     world.reconnect("slice-0-0")
     world.sim.advance(2)
     (row,) = rows(world, job_id)
-    assert (row.number, row.preemptions, row.state) == (2, 1, TaskState.RUNNING)
+    assert (row.attempt.number, row.preemptions, row.state) == (2, 1, TaskState.RUNNING)
 
 
 def test_unknown_attempts_are_stopped(world):
@@ -308,10 +309,10 @@ def test_timeout():
     world.add(worker_info(0))
     job_id = world.submit(command_spec(timeout_ns=10 * 10**9, max_retries_failure=1))
     world.sim.advance(9)
-    assert rows(world, job_id)[0].number == 1
+    assert rows(world, job_id)[0].attempt.number == 1
     world.sim.advance(15)
     (row,) = rows(world, job_id)
-    assert (row.state, row.number, row.failures, row.ending) == (TaskState.FAILED, 2, 2, Ending.TIMED_OUT)
+    assert (row.state, row.attempt.number, row.failures, row.ending) == (TaskState.FAILED, 2, 2, Ending.TIMED_OUT)
     assert row.reason == "TaskTimeout: it ran for its timeout of 10 s"
 
 
@@ -448,7 +449,7 @@ def test_gang_is_placed_whole_and_goes_down_whole():
     world.add(worker_info(4, cpus=1, slice_id="s0"))
     world.sim.advance(30)
     assert view(world, job_id).state is JobState.SUCCEEDED
-    assert [(row.number, row.failures) for row in rows(world, job_id)] == [(2, 0), (2, 1), (2, 0)]
+    assert [(row.attempt.number, row.failures) for row in rows(world, job_id)] == [(2, 0), (2, 1), (2, 0)]
     assert all(row.worker_id.startswith("s0-") for row in rows(world, job_id))
 
 

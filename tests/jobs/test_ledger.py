@@ -26,6 +26,7 @@ from iriscw.jobs.model import (
     Observation,
     TaskState,
 )
+from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import Completed, Continue, Decision, Run
 
 REPLICAS = 4
@@ -96,7 +97,9 @@ class Life:
         elif kind == "end" and uid:
             ending, started, logs = other
             said = "boom\n" * (ending is Ending.FAILED) * one
-            seen = Observation(uid, TaskState.RUNNING, ending, started, log_offset=3 * logs, fault=said)
+            seen = Observation(
+                uid, TaskState.RUNNING, ending, started, log_offset=3 * logs, fault=Fault("", said) if said else None
+            )
             self.gone.append(uid)
             self.observe(uid, seen)
         elif kind == "stranger" and self.gone:
@@ -213,7 +216,10 @@ def again_and_again(life, index, times, fault=""):
         life.step("place", index, 0)
         (uid,) = life.ledger.live
         ending = Ending.FAILED if fault else Ending.REFUSED
-        life.observe(uid, Observation(uid, TaskState.RUNNING, ending, bool(fault), fault=fault))
+        life.observe(
+            uid,
+            Observation(uid, TaskState.RUNNING, ending, bool(fault), fault=Fault("", fault) if fault else None),
+        )
 
 
 def restored(life):
@@ -251,7 +257,7 @@ def test_what_a_job_says_is_bounded(monkeypatch):
     monkeypatch.setattr(ends_module, "MAX_FAULTS_CHARS", 25)
     monkeypatch.setattr(ledger_module, "MAX_EARLIER_ATTEMPTS", 3)
     life = Life(command_spec(max_retries_failure=9))
-    again_and_again(life, 0, 6, fault="0123456789")
+    again_and_again(life, 0, 6, fault="01234\n6789")
     check(life.ledger)
     task = life.ledger.tasks[0]
     assert [len(each.fault) for each in (*task.earlier, task.attempt)] == [0, 0, 10, 10]
@@ -278,7 +284,8 @@ def test_what_one_step_says_is_bounded_as_well(monkeypatch):
     for index in range(3):
         life.step("place", index, 0)
     seen = tuple(
-        Observation(uid, TaskState.RUNNING, Ending.FAILED, True, fault="0123456789") for uid in life.ledger.live
+        Observation(uid, TaskState.RUNNING, Ending.FAILED, True, fault=Fault("", "01234\n6789"))
+        for uid in life.ledger.live
     )
     life.decide(AttemptsObserved("w0", "a", seen))
     check(life.ledger)
@@ -289,8 +296,8 @@ def test_the_fault_of_a_job_is_that_of_the_task_it_names():
     """The lowest of those that failed, whichever was the first; through a snapshot as well."""
     life = Life(command_spec(replicas=3, max_task_failures=2))
     for index in (1, 0, 2):
-        again_and_again(life, index, 1, fault=f"of task {index}")
+        again_and_again(life, index, 1, fault=f"of\ntask {index}")
         check(life.ledger)
     for ledger in (life.ledger, restored(life)):
         view = views.answer(ledger, DescribeJob(), "")
-        assert (view.reason, view.fault) == ("3 of 3 tasks; task 0: no reason given", "of task 0")
+        assert (view.reason, view.fault) == ("3 of 3 tasks; task 0: task 0", "of\ntask 0")

@@ -32,6 +32,7 @@ from iriscw.jobs.model import (
     TaskState,
 )
 from iriscw.jobs.step_limits import STEP_ATTEMPTS, STEP_BYTES
+from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import (
     ActorPath,
     Arrived,
@@ -285,13 +286,15 @@ def test_job_is_told_again():
 
 @pytest.mark.parametrize(
     ("number", "fault", "parts"),
-    [(STEP_ATTEMPTS + 1, "", [STEP_ATTEMPTS, 1]), (5, "f" * (STEP_BYTES // 4), [2, 2, 1])],
+    [(STEP_ATTEMPTS + 1, "", [STEP_ATTEMPTS, 1]), (5, "f" * (STEP_BYTES // 4 - 100) + "\nend", [2, 2, 1])],
     ids=["attempts", "bytes"],
 )
 def test_a_job_is_told_what_one_decision_may_record(number, fault, parts):
     """Not more attempts at a time, nor more of what they say, than a step has (INV-R10); nothing is left out."""
     wire = Wire()
-    seen = tuple(attrs.evolve(ENDED, uid=f"u{each}", fault=fault) for each in range(number))
+    seen = tuple(
+        attrs.evolve(ENDED, uid=f"u{each}", fault=Fault("", fault) if fault else None) for each in range(number)
+    )
     wire.synced(*(Desired(order(each.uid), True, None) for each in seen))
     told = [message.observations for _, message in wire.up(*seen).told]
     assert [len(each) for each in told] == parts

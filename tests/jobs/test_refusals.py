@@ -35,6 +35,7 @@ from iriscw.jobs.refusals import (
     pause_of,
     rest_of,
 )
+from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import SECOND, ReplyTo
 from profiles import examples
 
@@ -46,7 +47,7 @@ NO_PAYLOAD = "there is no object payloads/00"
 
 def refusing(order, *, reason=FULL, unstartable=False):
     """Refuse at once."""
-    return [(0, Observation("", TaskState.ASSIGNED, Ending.REFUSED, reason=reason, unstartable=unstartable))]
+    return [(0, Observation("", TaskState.ASSIGNED, Ending.REFUSED, fault=Fault("", reason), unstartable=unstartable))]
 
 
 class Fleet(World):

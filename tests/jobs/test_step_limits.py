@@ -8,6 +8,7 @@ from iriscw.jobs.messages import DescribeJob, TerminateJob
 from iriscw.jobs.model import Ending, JobState, Observation, TaskState
 from iriscw.jobs.placement import MAX_ATTEMPTS_PER_WORKER
 from iriscw.jobs.step_limits import STEP_ATTEMPTS, STEP_BYTES, STEP_WORKERS, parts_of, steps_of
+from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import SECOND
 
 LARGEST_BYTES = 64 * 1024
@@ -159,7 +160,12 @@ def test_what_workers_say_is_cut(sizes):
     """Nothing is lost or moved; each part is small enough to be recorded by one decision, unless it is a single one."""
     seen = tuple(
         Observation(
-            str(n), TaskState.RUNNING, Ending.FAILED, True, 1, "r" * reason, fault=("é" if odd else "f") * fault
+            str(n),
+            TaskState.RUNNING,
+            Ending.FAILED,
+            True,
+            1,
+            Fault("", ("é" if odd else "f") * fault + "\n" + "r" * reason),
         )
         for n, (fault, reason, odd) in enumerate(sizes)
     )
@@ -167,7 +173,7 @@ def test_what_workers_say_is_cut(sizes):
     assert tuple(each for part in parts for each in part) == seen
     for part in parts:
         assert 0 < len(part) <= STEP_ATTEMPTS
-        assert len(part) == 1 or sum(len(each.fault) + len(each.reason) for each in part) <= STEP_BYTES
+        assert len(part) == 1 or sum(len(each.details) + len(each.reason) for each in part) <= STEP_BYTES
 
 
 @given(st.lists(st.integers(), max_size=50), st.integers(1, 7))

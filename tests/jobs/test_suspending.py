@@ -123,7 +123,8 @@ def test_a_task_goes_on_with_another_worker():
     bench.resume()
     assert bench.drop().key == frozen.key
     after = bench.row
-    assert (after.uid, after.number, after.started_wall_ns) == (before.uid, before.number, before.started_wall_ns)
+    assert (after.uid, after.attempt.number) == (before.uid, before.attempt.number)
+    assert after.attempt.started_wall_ns == before.attempt.started_wall_ns
     assert after.worker_id not in ("", before.worker_id)
     assert (bench.room(), bench.world.bodies.images) == (1, {})
     assert bench.suspended() == (0, 0)
@@ -249,11 +250,11 @@ def test_what_it_has_to_know_survives_its_worker():
 def test_its_gpus_are_shown_and_become_others():
     """It gets as many as it had; what was on those comes to the ones that its next worker has for it, try after try."""
     bench = Bench(script=lambda order: [(0.1, attrs.evolve(RUNS, gpus=("GPU-0", "GPU-1")))])
-    assert bench.row.gpus == ("GPU-0", "GPU-1")
+    assert bench.row.attempt.gpus == ("GPU-0", "GPU-1")
     bench.ask(SuspendTask(0, "s"))
     assert bench.freeze().gpus == ("GPU-0", "GPU-1")
     assert bench.phase is Suspension.SUSPENDED
-    assert bench.row.gpus == ("GPU-0", "GPU-1")
+    assert bench.row.attempt.gpus == ("GPU-0", "GPU-1")
     bench.world.other_gpus = {"GPU-0": "GPU-7"}
     bench.ask(ResumeTask(0, "r"))
     first = bench.thaw(Thawed.UNDONE)
@@ -262,7 +263,7 @@ def test_its_gpus_are_shown_and_become_others():
     (order,) = [each.granted for each in bench.world.workers.values() if each.granted is not None]
     assert order.resumption.gpus == ("GPU-0", "GPU-1")
     assert first.gpus == second.gpus == (("GPU-0", "GPU-7"),)
-    assert bench.row.gpus == ("GPU-7", "GPU-1")
+    assert bench.row.attempt.gpus == ("GPU-7", "GPU-1")
     bench.drop()
     bench.suspend("s2")
     bench.world.other_gpus = {}
@@ -278,7 +279,7 @@ def test_the_log_of_what_is_stopped_while_suspended(wrote):
     bench.suspend()
     bench.ask(TerminateJob(bench.job))
     bench.sim.advance(1)
-    assert (bench.row.logs_complete, bench.row.log_offset, bench.row.reason) == (True, wrote, "")
+    assert (bench.row.logs_complete, bench.row.attempt.log_offset, bench.row.reason) == (True, wrote, "")
 
 
 class Deserted(Bench):
@@ -308,7 +309,7 @@ def test_the_log_of_one_that_lost_its_worker_while_it_was_frozen():
     bench = Deserted()
     bench.ask(TerminateJob(bench.job))
     bench.sim.advance(1)
-    assert (bench.row.state, bench.row.log_offset, bench.row.logs_complete) == (TaskState.KILLED, 0, False)
+    assert (bench.row.state, bench.row.attempt.log_offset, bench.row.logs_complete) == (TaskState.KILLED, 0, False)
     bench.sim.crash()
     bench.sim.restart()
     assert not bench.row.logs_complete, "also by what is on the disk"

@@ -55,11 +55,11 @@ def test_ends_wait_for_logs():
     """While log lines are due neither the row nor the counts show the end (INV-J8)."""
     ledger = ledger_with(*RUNNING, ended(Ending.SUCCEEDED, TaskState.SUCCEEDED, exit_code=0, logs_due=True))
     (row,) = views.answer(ledger, ListTasks(), "").rows
-    assert (row.state, row.ending, row.exit_code, row.logs_complete) == (TaskState.RUNNING, None, None, False)
+    assert (row.state, row.ending, row.attempt.exit_code, row.logs_complete) == (TaskState.RUNNING, None, None, False)
     assert views.answer(ledger, DescribeJob(), "").counts == ((TaskState.RUNNING, 1),)
     evolve(ledger, LogsSettled(0, "u", complete=True))
     (row,) = views.answer(ledger, ListTasks(), "").rows
-    assert (row.state, row.exit_code, row.logs_complete) == (TaskState.SUCCEEDED, 0, True)
+    assert (row.state, row.attempt.exit_code, row.logs_complete) == (TaskState.SUCCEEDED, 0, True)
 
 
 def test_lost_logs_and_workers_are_named():
@@ -98,7 +98,7 @@ def test_retries_are_rows():
         AttemptPlaced(0, "y", 3, "w", "a", 11),
     )
     (row,) = views.answer(ledger, ListTasks(), "").rows
-    assert (row.uid, row.number, row.placed_wall_ns, row.fault) == ("y", 3, 11, "")
+    assert (row.uid, row.attempt.number, row.attempt.placed_wall_ns, row.attempt.fault) == ("y", 3, 11, "")
     assert [(each.uid, each.number, each.worker_id, each.ending) for each in row.earlier] == [
         ("v", 2, "x", Ending.REFUSED),
         ("u", 1, "w", Ending.FAILED),
@@ -112,9 +112,9 @@ def test_retries_are_rows():
 def test_faults_wait_for_logs_and_end_up_in_the_job():
     """What the user's code said is shown with the end of its log, not before; a failed job says it too."""
     ledger = ledger_with(*RUNNING, ended(Ending.FAILED, TaskState.FAILED, fault="a\nb", logs_due=True))
-    assert views.answer(ledger, ListTasks(), "").rows[0].fault == ""
+    assert views.answer(ledger, ListTasks(), "").rows[0].attempt.fault == ""
     evolve(ledger, LogsSettled(0, "u", complete=True))
-    assert views.answer(ledger, ListTasks(), "").rows[0].fault == "a\nb"
+    assert views.answer(ledger, ListTasks(), "").rows[0].attempt.fault == "a\nb"
     assert views.answer(ledger, DescribeJob(), "").fault == ""
     evolve(ledger, JobEnded(JobState.FAILED, "why", 9))
     view = views.answer(ledger, DescribeJob(), "")

@@ -26,7 +26,7 @@ from iriscw.freeze.model import (
 )
 from iriscw.processes.grants import Grant, Standing, offer, owner_of, standing_of, withdraw
 from iriscw.processes.lease import NEVER_NS, LeaseFile
-from iriscw.processes.status import read_ending, read_identity
+from iriscw.processes.status import read_end, read_identity
 from iriscw.processes.supervised import Supervised, adopt, launch
 
 pytestmark = pytest.mark.slow
@@ -218,7 +218,7 @@ async def test_without_a_grant_nothing_of_it_runs(frozen: Frozen, lease: LeaseFi
     assert await frozen.processes.living(frozen.made) == ()
     assert frozen.asked.stdout.read_bytes() == log
     assert read_identity(frozen.asked.folder) == identity
-    assert read_ending(frozen.asked.folder) is None
+    assert read_end(frozen.asked.folder) is None
 
 
 async def test_it_comes_back_once(frozen: Frozen, lease: LeaseFile) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.identity import ProcessIdentity
-from iriscw.processes.status import Ending, StatusDamaged, decode_identities, read_ending, read_identity, write_stop
+from iriscw.processes.status import StatusDamaged, decode_identities, read_end, read_identity, write_stop
 
 BOOT = "0a1b2c3d-0000-4000-8000-0123456789ab"
 IDENTITY = {
@@ -36,13 +37,13 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     put(tmp_path, "identity.json", IDENTITY)
     put(tmp_path, "exit.json", ENDING)
     assert read_identity(tmp_path) == (ProcessIdentity(7, 70, BOOT), ProcessIdentity(8, 80, BOOT))
-    assert read_ending(tmp_path) == Ending(3, None, max_rss_bytes=5)
+    assert read_end(tmp_path) == ProcessEnd(3, None, max_rss_bytes=5)
 
 
 def test_nothing_is_none(tmp_path: Path) -> None:
     """Nothing of the program was executed; it runs."""
     assert read_identity(tmp_path) is None
-    assert read_ending(tmp_path) is None
+    assert read_end(tmp_path) is None
 
 
 def _folder(path: Path) -> None:
@@ -82,7 +83,7 @@ def test_what_a_program_put_there_has_a_name(tmp_path: Path, make) -> None:
     with pytest.raises(StatusDamaged, match=r"identity\.json"):
         read_identity(tmp_path)
     with pytest.raises(StatusDamaged, match=r"exit\.json"):
-        read_ending(tmp_path)
+        read_end(tmp_path)
     if make in (_folder, _pipe, _link):
         with pytest.raises(OSError, match="stop"):
             write_stop(tmp_path, 1)
@@ -119,7 +120,7 @@ def test_an_ending_is_whole_or_none(tmp_path: Path, name: str) -> None:
     for changed in ({key: value for key, value in ENDING.items() if key != name}, {**ENDING, name: "x"}):
         put(tmp_path, "exit.json", changed)
         with pytest.raises(StatusDamaged):
-            read_ending(tmp_path)
+            read_end(tmp_path)
 
 
 @pytest.mark.parametrize(("code", "signal"), [(None, None), (1, 1)])
@@ -127,7 +128,7 @@ def test_an_ending_is_a_code_or_a_signal(tmp_path: Path, code: int | None, signa
     """Supervisors know which."""
     put(tmp_path, "exit.json", {**ENDING, "code": code, "signal": signal})
     with pytest.raises(StatusDamaged):
-        read_ending(tmp_path)
+        read_end(tmp_path)
 
 
 def test_an_order_to_stop_is_written_in_place(tmp_path: Path) -> None:

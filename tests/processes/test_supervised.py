@@ -13,8 +13,9 @@ import anyio
 import pytest
 
 from iriscw.processes import supervised
+from iriscw.processes.ends import UNKNOWN_END
 from iriscw.processes.identity import is_alive, pidfd_of, send_signal
-from iriscw.processes.status import UNKNOWN_ENDING, read_ending
+from iriscw.processes.status import read_end
 from iriscw.processes.supervised import (
     BinaryRefused,
     Limits,
@@ -228,7 +229,7 @@ async def test_a_restarted_starter_finds_the_program_and_its_end(build) -> None:
     assert found is not None
     assert (found.supervisor, found.target) == (running.supervisor, running.target)
     assert found.alive
-    assert read_ending(program.folder) is None
+    assert read_end(program.folder) is None
     assert (await found.stop(5)).signal == signal.SIGTERM
     again = await adopt(program.folder, program.markers)
     assert again is not None
@@ -248,7 +249,7 @@ async def test_a_killed_supervisor_takes_all_with_it(build) -> None:
     running = await launch(program)
     await until_text(program.stdout, "parent")
     send_signal(running.supervisor, signal.SIGKILL)
-    assert await running.wait() == UNKNOWN_ENDING
+    assert await running.wait() == UNKNOWN_END
     assert left_of(program) == 0
     assert running.target is not None
     assert not is_alive(running.target)
@@ -295,7 +296,7 @@ async def test_sweep_leaves_others_alone(build) -> None:
     assert await sweep({MARKER: program.markers[MARKER][:-1]}) == 0
     assert running.alive
     assert await sweep({MARKER: program.markers[MARKER]}) >= 1
-    assert await running.wait() in (UNKNOWN_ENDING, read_ending(program.folder))
+    assert await running.wait() in (UNKNOWN_END, read_end(program.folder))
 
 
 async def test_the_program_dies_with_its_supervisor(build) -> None:
@@ -350,7 +351,7 @@ async def test_a_supervisor_without_a_report(
     if identified:
         running = await launch(program)
         assert left_of(program) == 0
-        assert await running.wait() == UNKNOWN_ENDING
+        assert await running.wait() == UNKNOWN_END
     else:
         with pytest.raises(SpawnFailed, match=r"supervisor\.log"):
             await launch(program)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from iriscw.jobs.traits import Fault
+from iriscw.processes.ends import ProcessEnd
 from iriscw.task.environment import AttemptFacts
 from iriscw.task.framing import FrameCorrupt, unframe
 from iriscw.task.payload import make_payload
 from iriscw.worker.drivers.desk import finish, read_result
 from iriscw.worker.drivers.shipping import LogUnreadable, _open_log
-from iriscw.worker.model import Fault
-from iriscw.worker.ports import AttemptEnd, AttemptSpec, EndKind, ResultUnreadable
+from iriscw.worker.ports import AttemptSpec, ResultUnreadable
 from iriscw.worker.runtimes.process import ProcessRuntime
 from iriscw.worker.runtimes.workdir import AttemptFolder
 
@@ -59,7 +60,7 @@ async def test_a_result_that_is_no_file_is_told_from_trouble(tmp_path: Path, scr
 
 def test_an_end_whose_result_cannot_be_read() -> None:
     """The end is told with the reason, and without a result."""
-    told = finish(AttemptEnd(EndKind.EXITED, code=0), None, 1, Fault("ResultUnreadable", "a folder"))
+    told = finish(ProcessEnd(code=0), None, 1, Fault("ResultUnreadable", "a folder"))
     assert told.result is None
     assert told.fault == Fault("ResultUnreadable", "a folder")
 
@@ -80,4 +81,4 @@ def test_a_log_that_is_a_link_has_no_length(tmp_path: Path) -> None:
     folder.path.mkdir()
     folder.stdout.symlink_to("/etc/passwd")
     folder.stderr.mkdir()
-    assert folder.log_bytes() == (0, 0)
+    assert folder.log_bytes() == 0

@@ -18,7 +18,8 @@ from worker_world import Controller, Ctx, serving, settings, world
 
 from iriscw.cloud.model import Capacity
 from iriscw.errors import InvalidArgument
-from iriscw.jobs.model import Ending
+from iriscw.jobs.model import Ending, Resumption
+from iriscw.processes.ends import ProcessEnd
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import Completed, Decision, SetTimer, Tell
@@ -38,15 +39,15 @@ from iriscw.worker.messages import (
     StopAttempt,
     SuspendAttempt,
 )
-from iriscw.worker.model import Order, Phase, Resumption, StopCause
+from iriscw.worker.model import Order, Phase, StopCause
 from iriscw.worker.registry import Registry, RegistryDecisions
 from iriscw.worker.runtimes.inline import InlineRuntime
 
 EIGHT = tuple(Gpu("NVIDIA H100 80GB HBM3", f"GPU-{number}", 80 << 30, number) for number in range(8))
 OFFER = Offer(EIGHT)
 UUIDS = tuple(gpu.uuid for gpu in EIGHT)
-GONE = Finish(9, None, None, False, False, "nobody saw how", 10, folder="/w")
-EXITED = Finish(9, 0, None, False, False, "exit code 0", 10)
+GONE = Finish(ProcessEnd(text="nobody saw how", log_bytes=10), 9, folder="/w")
+EXITED = Finish(ProcessEnd(code=0, log_bytes=10), 9)
 
 
 # Which
@@ -365,7 +366,7 @@ def test_too_few_are_the_workers_failure_and_not_the_jobs() -> None:
         bench.fetched(uid)
         bench.drain()
     seen = bench.attempts["a2"].observation()
-    assert (seen.ending, seen.was_started) == (Ending.REFUSED, False)
+    assert (seen.ending, seen.started) == (Ending.REFUSED, False)
     assert (seen.fault.kind, seen.fault.text) == (
         "TooFewGpus",
         "it needs 4 GPUs, and 3 of this worker's are free",

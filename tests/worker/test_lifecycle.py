@@ -12,20 +12,30 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 from worker_world import Ctx
 
 from iriscw.bundles.unpack import BundleCorrupt
-from iriscw.jobs.model import Ending, GangPlace
-from iriscw.runtime.vocabulary import Cancel, Completed, Decision, Failed, Run, SetTimer, Tell
+from iriscw.jobs.model import Ending, GangPlace, Resumption
+from iriscw.jobs.traits import Fault
+from iriscw.processes.ends import ProcessEnd
+from iriscw.runtime.vocabulary import Cancel, Completed, Decision, Emit, Failed, Run, SetTimer, Tell
 from iriscw.worker import lifecycle
 from iriscw.worker.effects import Adopt, AwaitEnd, End, Fetch, Finish, Permit, Remove, Start, Started, Withdraw
 from iriscw.worker.judging import STOPPED, judge, refusal
 from iriscw.worker.lifecycle import TRANSITIONS, Attempt, evolve
-from iriscw.worker.messages import AttemptReleased, AttemptReport, Due, ForgetAttempt, RunAttempt, StopAttempt
-from iriscw.worker.model import Fault, Order, Phase, Resumption, StopCause
+from iriscw.worker.messages import (
+    AttemptChanged,
+    AttemptReleased,
+    AttemptReport,
+    Due,
+    ForgetAttempt,
+    RunAttempt,
+    StopAttempt,
+)
+from iriscw.worker.model import Order, Phase, StopCause
 from iriscw.worker.ports import AttemptWithdrawn, ProgramMissing
 from iriscw.worker.records import AttemptAccepted, AttemptEnded, AttemptStarted, AttemptStarting, AttemptStopping
 
 ORDER = Order("a1", "00" * 32, "job-a/0", 0, 0)
 RULES = lifecycle.rules()
-EXITED = Finish(9, 0, None, False, False, "exit code 0", 10)
+EXITED = Finish(ProcessEnd(code=0, log_bytes=10), 9)
 
 
 class Actor:
@@ -38,6 +48,7 @@ class Actor:
         self.commands: tuple = ()
         self.starts = 0
         self.reports: list = []
+        self.phases: list = []
 
     def tell(self, message: object) -> tuple:
         outcome = RULES[type(message)](self.state, message, self.ctx)
@@ -55,6 +66,11 @@ class Actor:
             each.message.observation
             for each in self.commands
             if isinstance(each, Tell) and isinstance(each.message, AttemptReport)
+        ]
+        self.phases += [
+            each.event.phase
+            for each in self.commands
+            if isinstance(each, Emit) and isinstance(each.event, AttemptChanged)
         ]
 
     def runs(self, kind: type) -> list:
@@ -95,9 +111,10 @@ def test_the_whole_way() -> None:
     actor.tell(Completed("start", Start(ORDER), Started(5, 0, (("web", 80),))))
     assert actor.runs(AwaitEnd) == [AwaitEnd("a1")]
     actor.tell(Completed("await", AwaitEnd("a1"), EXITED))
-    assert [each.phase for each in actor.reports] == [Phase.FETCHING, Phase.STARTING, Phase.RUNNING, Phase.ENDED]
+    assert actor.phases == [Phase.FETCHING, Phase.STARTING, Phase.RUNNING, Phase.ENDED]
+    assert len(actor.reports) == len(actor.phases)
     end = actor.reports[-1]
-    assert (end.ending, end.exit_code, end.log_bytes, end.ports) == (Ending.SUCCEEDED, 0, 10, (("web", 80),))
+    assert (end.ending, end.exit_code, end.log_offset, end.ports) == (Ending.SUCCEEDED, 0, 10, (("web", 80),))
     assert actor.tell(ForgetAttempt("a1")) == (Run("remove", Remove("a1")),)
     (released,) = actor.tell(Completed("remove", Remove("a1"), None))
     assert released.message == AttemptReleased("a1")
@@ -139,7 +156,7 @@ def test_after_a_restart_what_is_not_there_is_missing(phase: Phase) -> None:
     actor.restart()
     actor.tell(Completed("adopt", Adopt("a1", ended=False), False))
     assert actor.reports[-1].ending is Ending.MISSING
-    assert actor.reports[-1].was_started == (phase in (Phase.RUNNING, Phase.STOPPING))
+    assert actor.reports[-1].started == (phase in (Phase.RUNNING, Phase.STOPPING))
 
 
 @pytest.mark.parametrize("found", [False, True])
@@ -164,7 +181,7 @@ def test_a_timeout_goes_on_after_a_restart() -> None:
         actor.tell(Completed("adopt", Adopt("a1", ended=False), True))
         assert SetTimer("timeout", left, Due("timeout")) in actor.commands
     actor.tell(Due("timeout"))
-    actor.tell(Completed("await", AwaitEnd("a1"), Finish(9, None, 15, True, False, "", 0)))
+    actor.tell(Completed("await", AwaitEnd("a1"), Finish(ProcessEnd(signal=15, stopped=True), 9)))
     assert (actor.reports[-1].ending, actor.reports[-1].fault.kind) == (Ending.TIMED_OUT, "TaskTimeout")
 
 
@@ -186,7 +203,7 @@ def test_a_start_that_was_given_up_in_time_ended_as_it_was_stopped(cause: StopCa
     actor.tell(StopAttempt("a1", cause, 7))
     actor.tell(Failed("start", Start(ORDER), AttemptWithdrawn("it was stopped before it began")))
     end = actor.reports[-1]
-    assert (end.ending, end.was_started, end.fault.kind) == (STOPPED[cause], False, "AttemptWithdrawn")
+    assert (end.ending, end.started, end.fault.kind) == (STOPPED[cause], False, "AttemptWithdrawn")
 
 
 def test_a_withdrawal_that_failed_is_tried_again_while_it_matters() -> None:
@@ -204,7 +221,7 @@ def test_a_stop_before_it_starts_ends_it() -> None:
     actor = Actor().to(Phase.FETCHING)
     actor.tell(StopAttempt("a1", StopCause.KILLED, 7))
     assert Cancel("fetch") in actor.commands
-    assert (actor.reports[-1].ending, actor.reports[-1].was_started) == (Ending.KILLED, False)
+    assert (actor.reports[-1].ending, actor.reports[-1].started) == (Ending.KILLED, False)
 
 
 def test_a_later_stop_only_shortens_the_grace() -> None:
@@ -239,7 +256,7 @@ def test_a_start_that_failed(error: Exception, outcome: Ending) -> None:
     """The job's faults are told from the worker's; neither counts as started."""
     actor = Actor().to(Phase.STARTING)
     actor.tell(Failed("start", Start(ORDER), error))
-    assert (actor.reports[-1].ending, actor.reports[-1].was_started) == (outcome, False)
+    assert (actor.reports[-1].ending, actor.reports[-1].started) == (outcome, False)
     assert actor.reports[-1].fault.kind == type(error).__name__
 
 
@@ -252,13 +269,13 @@ def test_an_unknown_specification_is_missing() -> None:
 def test_judge(cause: StopCause) -> None:
     """A program that ended by itself counts as what it says, even if a stop was on its way."""
     assert judge(EXITED, cause) is Ending.SUCCEEDED
-    assert judge(Finish(0, 3, None, False, False, "", 0), cause) is Ending.FAILED
-    assert judge(Finish(0, None, 15, True, False, "", 0), cause) is STOPPED[cause]
-    assert judge(Finish(0, 0, None, True, False, "", 0), None) is Ending.KILLED
-    assert judge(Finish(0, None, 9, True, False, "", 0, lease_over=True), cause) is STOPPED[cause]
-    assert judge(Finish(0, None, 9, True, False, "", 0, lease_over=True), None) is STOPPED[StopCause.LEASE]
-    assert judge(Finish(0, None, 9, False, True, "", 0), None) is Ending.FAILED
-    assert judge(Finish(0, None, None, False, False, "", 0), None) is Ending.MISSING
+    assert judge(Finish(ProcessEnd(code=3), 0), cause) is Ending.FAILED
+    assert judge(Finish(ProcessEnd(signal=15, stopped=True), 0), cause) is STOPPED[cause]
+    assert judge(Finish(ProcessEnd(code=0, stopped=True), 0), None) is Ending.KILLED
+    assert judge(Finish(ProcessEnd(signal=9, stopped=True, lease_over=True), 0), cause) is STOPPED[cause]
+    assert judge(Finish(ProcessEnd(signal=9, stopped=True, lease_over=True), 0), None) is STOPPED[StopCause.LEASE]
+    assert judge(Finish(ProcessEnd(signal=9, out_of_memory=True), 0), None) is Ending.FAILED
+    assert judge(Finish(ProcessEnd(), 0), None) is Ending.MISSING
 
 
 def test_every_phase_can_end_and_none_comes_back() -> None:
@@ -321,9 +338,8 @@ def test_nothing_is_ever_started_twice(steps: list) -> None:
                 running.pop(Fetch, None)
     assert actor.starts <= 1
     assert sum(isinstance(record, AttemptEnded) for record in actor.records) <= 1
-    phases = [each.phase for each in actor.reports]
-    if Phase.ENDED in phases:
-        assert set(phases[phases.index(Phase.ENDED) :]) == {Phase.ENDED}
+    live = [each.ending is None for each in actor.reports]
+    assert live == sorted(live, reverse=True), "what has ended lives again"
 
 
 MEMBER = attrs.evolve(ORDER, gang=GangPlace(0, 1, 1, 2, leads=False, waits=True))
@@ -361,7 +377,7 @@ def test_a_member_that_waits_is_stopped_at_once() -> None:
     actor.tell(RunAttempt(MEMBER))
     actor.tell(Completed("fetch", Fetch(MEMBER), None))
     actor.tell(StopAttempt("a1", StopCause.GANG, 7))
-    assert (actor.reports[-1].ending, actor.reports[-1].was_started) == (Ending.GANG_STOPPED, False)
+    assert (actor.reports[-1].ending, actor.reports[-1].started) == (Ending.GANG_STOPPED, False)
     actor.tell(RunAttempt(GO))
     assert actor.starts == 0
 
@@ -375,7 +391,7 @@ def test_what_waited_is_lost_with_its_worker() -> None:
     actor.tell(RunAttempt(GO))
     assert actor.starts == 0
     actor.tell(Completed("adopt", Adopt("a1", ended=False), False))
-    assert (actor.reports[-1].ending, actor.reports[-1].was_started) == (Ending.MISSING, False)
+    assert (actor.reports[-1].ending, actor.reports[-1].started) == (Ending.MISSING, False)
 
 
 def test_where_it_is_reached_is_reported() -> None:

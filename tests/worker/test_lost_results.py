@@ -13,7 +13,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import Controller, serving, settings, world
 
-from iriscw.jobs.model import Ending
+from iriscw.jobs.model import Ending, Observation, TaskState
+from iriscw.jobs.traits import Fault, ResultFacts
+from iriscw.processes.ends import ProcessEnd
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.limits import MAX_RESULT_BYTES
 from iriscw.task.result import (
@@ -27,8 +29,6 @@ from iriscw.worker.assembly import Worker
 from iriscw.worker.drivers.desk import finish
 from iriscw.worker.effects import Finish
 from iriscw.worker.judging import judge
-from iriscw.worker.model import Fault, Observation, Phase, ResultFacts
-from iriscw.worker.ports import AttemptEnd, EndKind
 
 FACTS = ResultFacts(3, "0" * 64, "3.11")
 FAULT = Fault("ResultCorrupt", "it is not")
@@ -69,31 +69,31 @@ def test_every_result_fits_the_limit() -> None:
 
 def test_a_success_without_its_result_is_none() -> None:
     """A fault is the result's, or that there is none: the exit code does not make up for it."""
-    assert judge(Finish(0, 0, None, False, False, "", 0, result=FACTS), None) is Ending.SUCCEEDED
-    assert judge(Finish(0, 0, None, False, False, "", 0), None) is Ending.SUCCEEDED, "a program has none"
-    assert judge(Finish(0, 0, None, False, False, "", 0, fault=FAULT), None) is Ending.FAILED
-    assert judge(Finish(0, 0, None, False, False, "", 0, result=FACTS, fault=FAULT), None) is Ending.FAILED
+    assert judge(Finish(ProcessEnd(code=0), 0, result=FACTS), None) is Ending.SUCCEEDED
+    assert judge(Finish(ProcessEnd(code=0), 0), None) is Ending.SUCCEEDED, "a program has none"
+    assert judge(Finish(ProcessEnd(code=0), 0, fault=FAULT), None) is Ending.FAILED
+    assert judge(Finish(ProcessEnd(code=0), 0, result=FACTS, fault=FAULT), None) is Ending.FAILED
 
 
 def test_what_is_no_result_is_not_described() -> None:
     """Damaged bytes do not travel; a good result's do, whatever it says."""
-    told = finish(AttemptEnd(EndKind.EXITED, code=0), b"garbage", 1)
+    told = finish(ProcessEnd(code=0), b"garbage", 1)
     assert told.result is None
     assert told.fault is not None
     assert told.fault.kind == "FrameCorrupt"
-    assert finish(AttemptEnd(EndKind.EXITED, code=0), encode_value(1), 1).result is not None
-    raised = finish(AttemptEnd(EndKind.EXITED, code=1), encode_exception(ValueError("bad")), 1)
+    assert finish(ProcessEnd(code=0), encode_value(1), 1).result is not None
+    raised = finish(ProcessEnd(code=1), encode_exception(ValueError("bad")), 1)
     assert raised.result is not None
     assert raised.fault is not None
 
 
 def test_an_end_whose_result_is_lost() -> None:
     """What succeeded has failed for that reason; what ended otherwise keeps its own."""
-    good = Observation("a1", Phase.ENDED, True, ending=Ending.SUCCEEDED, result=FACTS)
+    good = Observation("a1", TaskState.RUNNING, Ending.SUCCEEDED, True, result=FACTS)
     lost = good.without_result(FAULT)
     assert (lost.ending, lost.fault, lost.result) == (Ending.FAILED, FAULT, None)
     own = Fault("ValueError", "bad")
-    raised = Observation("a1", Phase.ENDED, True, ending=Ending.FAILED, result=FACTS, fault=own)
+    raised = Observation("a1", TaskState.RUNNING, Ending.FAILED, True, result=FACTS, fault=own)
     lost = raised.without_result(FAULT)
     assert (lost.ending, lost.fault, lost.result) == (Ending.FAILED, own, None)
 

@@ -3,9 +3,10 @@
 import pytest
 
 from iriscw.jobs.model import Ending
+from iriscw.jobs.traits import Fault, ResultFacts
 from iriscw.journal.entries import Entry, Kind
 from iriscw.journal.records import REGISTRY
-from iriscw.worker.model import Fault, ResultFacts, StopCause
+from iriscw.worker.model import StopCause
 from iriscw.worker.records import (
     AttemptAccepted,
     AttemptContinued,

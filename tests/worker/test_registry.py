@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import Ctx
 
-from iriscw.jobs.model import Ending
+from iriscw.jobs.model import Ending, Resumption
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import Decision, Forget, Run, SetTimer, Spawn, StopChild, StopReason, Tell, Terminated
 from iriscw.worker.effects import DropStrangers
@@ -27,7 +27,7 @@ from iriscw.worker.messages import (
     StopAttempt,
     SuspendAttempt,
 )
-from iriscw.worker.model import MAX_ATTEMPTS, Order, Resumption, StopCause
+from iriscw.worker.model import MAX_ATTEMPTS, Order, StopCause
 from iriscw.worker.records import AttemptDropped, AttemptKnown
 from iriscw.worker.registry import MAX_RELEASED, Registry, RegistryDecisions, compact, evolve
 

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import Ctx
 
-from iriscw.jobs.model import Ending
+from iriscw.jobs.model import Ending, Observation, Suspension, TaskState
 from iriscw.processes import lease as lease_file
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -53,7 +53,7 @@ from iriscw.worker.messages import (
     TurnedAway,
     Welcomed,
 )
-from iriscw.worker.model import Observation, Order, Phase, RefusalReason, StopCause
+from iriscw.worker.model import SEEN_AS, Order, Phase, RefusalReason, StopCause
 from iriscw.worker.ports import WorkerTrouble
 from iriscw.worker.session import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, MIN_HEARTBEAT_NS, NEVER_NS, Session
 
@@ -101,7 +101,8 @@ class Actor:
 
 
 def seen(uid: str, phase: Phase = Phase.RUNNING) -> Observation:
-    return Observation(uid, phase, ending=Ending.SUCCEEDED if phase is Phase.ENDED else None)
+    state, suspension = SEEN_AS.get(phase, (TaskState.RUNNING, Suspension.NONE))
+    return Observation(uid, state, Ending.SUCCEEDED if phase is Phase.ENDED else None, suspension=suspension)
 
 
 def order(uid: str) -> Order:

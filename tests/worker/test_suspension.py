@@ -11,7 +11,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 from test_lifecycle import ORDER, Actor
 from worker_world import Ctx
 
-from iriscw.jobs.model import Ending
+from iriscw.jobs.model import Ending, Resumption, Suspension, TaskState
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.grants import GrantRefused
 from iriscw.runtime.vocabulary import Cancel, CancelTimer, Completed, Failed, Run, SetTimer
 from iriscw.worker.effects import (
@@ -37,12 +38,12 @@ from iriscw.worker.messages import (
     StopAttempt,
     SuspendAttempt,
 )
-from iriscw.worker.model import Order, Phase, Resumption, StopCause
+from iriscw.worker.model import Order, Phase, StopCause
 from iriscw.worker.records import AttemptEnded
 
-GONE = Finish(9, None, None, False, False, "nobody saw how", 10, folder="/w/a1")
-EXITED = Finish(9, 0, None, False, False, "exit code 0", 10)
-KILLED = Finish(9, None, 9, True, False, "", 10)
+GONE = Finish(ProcessEnd(text="nobody saw how", log_bytes=10), 9, folder="/w/a1")
+EXITED = Finish(ProcessEnd(code=0, log_bytes=10), 9)
+KILLED = Finish(ProcessEnd(signal=9, stopped=True, log_bytes=10), 9)
 
 
 def resumed(grant: str = "g1", **words) -> RunAttempt:
@@ -74,7 +75,7 @@ def test_the_way_to_another_worker() -> None:
     assert actor.state.phase is Phase.SUSPENDING
     actor.tell(Completed("await", AwaitEnd("a1"), GONE))
     seen = actor.reports[-1]
-    assert (seen.phase, seen.folder, seen.live, seen.ending) == (Phase.SUSPENDED, "/w/a1", False, None)
+    assert (seen.suspension, seen.folder, seen.live, seen.ending) == (Suspension.SUSPENDED, "/w/a1", False, None)
     (let_go,) = actor.tell(ForgetAttempt("a1"))
     assert let_go == Run("let-go", LetGo("a1"))
     (released,) = actor.tell(Completed("let-go", LetGo("a1"), None))
@@ -83,14 +84,15 @@ def test_the_way_to_another_worker() -> None:
     other = Actor()
     other.tell(resumed(ports=(("web", 80),)))
     assert other.runs(Permit) == [Permit("a1", "g1", "/w/a1")]
-    assert (other.reports[-1].phase, other.reports[-1].folder) == (Phase.RESUMING, "")
+    assert (other.reports[-1].suspension, other.reports[-1].folder) == (Suspension.RESUMING, "")
     other.tell(Completed("permit", Permit("a1", "g1", "/w/a1"), None))
     assert other.runs(AwaitThaw) == [AwaitThaw("a1", "g1")]
     assert other.reports[-1].folder == "/w/a1"
     other.tell(Completed("thaw", AwaitThaw("a1", "g1"), None))
     assert other.runs(AwaitEnd)
     seen = other.reports[-1]
-    assert (seen.phase, seen.was_started, seen.started_wall_ns, seen.ports) == (Phase.RUNNING, True, 5, (("web", 80),))
+    assert (seen.suspension, seen.started, seen.process_started_wall_ns) == (Suspension.NONE, True, 5)
+    assert (seen.state, seen.ports) == (TaskState.RUNNING, (("web", 80),))
     assert other.starts == 0
 
 
@@ -101,7 +103,7 @@ def test_a_leave_brings_back_once() -> None:
     actor.tell(SuspendAttempt("a1"))
     actor.tell(Completed("await", AwaitEnd("a1"), GONE))
     actor.tell(resumed())
-    assert (actor.state.phase, actor.reports[-1].phase) == (Phase.SUSPENDED, Phase.SUSPENDED)
+    assert (actor.state.phase, actor.reports[-1].suspension) == (Phase.SUSPENDED, Suspension.SUSPENDED)
     actor.tell(resumed("g2"))
     assert actor.state.phase is Phase.RESUMING
 
@@ -131,7 +133,7 @@ def test_a_stop_of_a_suspended_attempt(cause: StopCause) -> None:
     actor.tell(StopAttempt("a1", cause, 7))
     stays = cause in (StopCause.LEASE, StopCause.DRAINING)
     assert actor.reports[-1].ending is (None if stays else STOPPED[cause])
-    assert (actor.reports[-1].was_started, actor.reports[-1].log_bytes) == (True, GONE.log_bytes)
+    assert (actor.reports[-1].started, actor.reports[-1].log_offset) == (True, GONE.end.log_bytes)
 
 
 @pytest.mark.parametrize("too_late", [False, True])
@@ -165,7 +167,7 @@ def test_a_leave_that_is_refused_ends_it() -> None:
     actor.tell(resumed())
     actor.tell(Failed("permit", Permit("a1", "g1", "/w/a1"), GrantRefused("another grant is on offer")))
     end = actor.reports[-1]
-    assert (end.ending, end.fault.kind, end.was_started) == (Ending.WORKER_LOST, "GrantRefused", True)
+    assert (end.ending, end.fault.kind, end.started) == (Ending.WORKER_LOST, "GrantRefused", True)
     actor = Actor()
     actor.tell(resumed())
     (timer,) = actor.tell(Failed("permit", Permit("a1", "g1", "/w/a1"), OSError("the disk is full")))

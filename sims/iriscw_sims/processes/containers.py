@@ -28,9 +28,9 @@ import attrs
 
 from iriscw.errors import OperationError
 from iriscw.files import make_private_folder
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.environment import basic_environment
 from iriscw.processes.lease import LeaseFile
-from iriscw.processes.status import Ending
 from iriscw.processes.supervised import Program, Supervised, launch
 from iriscw.processes.sweep import SweepFailed
 from iriscw_sims.kube.kinds import Json
@@ -231,7 +231,7 @@ class ProcessContainers:
             self.exited(uid, code, reason)
 
 
-def judge(ending: Ending) -> tuple[int, str]:
+def judge(ending: ProcessEnd) -> tuple[int, str]:
     """Return exit code and reason of an end, as a kubelet tells them."""
     if ending.code is not None:
         return ending.code, "Completed" if ending.code == 0 else "Error"
@@ -246,7 +246,7 @@ async def _stopped(running: Supervised, grace_s: float) -> None:
         log.warning("processes of a pod cannot be ended: %s", error)
 
 
-async def _end_of(running: Supervised) -> Ending:
+async def _end_of(running: Supervised) -> ProcessEnd:
     while True:
         try:
             return await running.wait()

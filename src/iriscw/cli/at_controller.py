@@ -14,6 +14,7 @@ from iriscw.cli.freezing import STEPS, Done, Shown, decimal_size, finish, progre
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.output import age, cell, emit, show, to_json, to_yaml, visible
 from iriscw.cli.tier_options import PLACE_OPTIONS
+from iriscw.jobs.model import Suspension
 
 if TYPE_CHECKING:
     from iriscw.client.client import Client
@@ -76,7 +77,7 @@ def checkpoint(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, A
 
 
 def _suspend(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, Any], form: str) -> None:
-    phases: list[str] = []
+    phases: list[Suspension] = []
 
     def seen(found: TaskSuspension) -> None:
         phases.append(found.phase)
@@ -91,7 +92,7 @@ def _suspend(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, Any
 
     with as_interrupts():
         found, tier = _with_client(given, work)  # where it is: who had it suspended may have asked for another tier
-    already = phases[0] == "SUSPENDED"
+    already = phases[0] is Suspension.SUSPENDED
     where = f"in {tier} of {found.node}" if tier else f"on {found.node}"
     text = f"{'was suspended already' if already else 'is suspended'}, {where}"
     _finish_suspension(found, text, form, outcome="suspended", tier=tier, already=already)
@@ -125,10 +126,18 @@ def _finish_suspension(found: TaskSuspension, text: str, form: str, **more: obje
         emit(to_json(fields) if form == "json" else to_yaml(fields))
 
 
+PHASES = {
+    Suspension.NONE: "runs",
+    Suspension.SUSPENDING: "is being frozen",
+    Suspension.SUSPENDED: "is suspended",
+    Suspension.RESUMING: "is to go on",
+}
+"""What a task does, for people."""
+
+
 def _say_phase(found: TaskSuspension) -> None:
-    said = {"SUSPENDING": "is being frozen", "SUSPENDED": "is suspended", "RESUMING": "is to go on", "": "runs"}
     why = f": {visible(found.reason)}" if found.reason else ""
-    sys.stderr.write(f"iriscw: task {found.task} {said[found.phase]}{why}\n")
+    sys.stderr.write(f"iriscw: task {found.task} {PHASES[found.phase]}{why}\n")
     sys.stderr.flush()
 
 

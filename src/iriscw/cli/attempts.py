@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from iriscw.cli.output import age, amount, cell, counts, indented, plain, table, terminal_columns, visible
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
-from iriscw.jobs.faults import one_line
+from iriscw.jobs.model import Suspension
+from iriscw.jobs.traits import one_line
 
 MAX_RETRIES_SHOWN: Final = 40
 """Attempts that were followed by another one, as a table shows them: a screenful. JSON has all."""
@@ -37,7 +38,7 @@ def fields(status: JobStatus) -> dict[str, Any]:
     return content
 
 
-SUSPENDED: Final = "SUSPENDED"
+SUSPENDED: Final = Suspension.SUSPENDED.value
 """What stands for the state of a job, or a task, that nothing runs of."""
 
 
@@ -84,7 +85,7 @@ def _tasks_table(status: JobStatus, tasks: Sequence[TaskStatus]) -> str:
         rows.append(
             [
                 str(task.index),
-                SUSPENDED if task.suspension is not None and task.suspension.phase == SUSPENDED else task.state.value,
+                _task_state(task),
                 cell(task.worker_id),
                 str(latest.number if latest is not None else 0),
                 cell("" if latest is None or latest.exit_code is None else latest.exit_code),
@@ -95,6 +96,11 @@ def _tasks_table(status: JobStatus, tasks: Sequence[TaskStatus]) -> str:
         said = cell(reason) if reason else said
     heads = ["TASK", "STATE", "WORKER", "ATTEMPT", "EXIT", *(["GPUS"] if shown else []), "REASON"]
     return table(heads, rows, terminal_columns())
+
+
+def _task_state(task: TaskStatus) -> str:
+    suspended = task.suspension is not None and task.suspension.phase is Suspension.SUSPENDED
+    return SUSPENDED if suspended else task.state.value
 
 
 def short_gpus(uuids: Sequence[str]) -> str:

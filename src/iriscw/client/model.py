@@ -19,7 +19,9 @@ from iriscw.jobs.model import (
     JOB_TERMINAL,
     TASK_LIVE,
     TASK_TERMINAL,
+    Ending as Ending,  # noqa: PLC0414 - a part of the values below
     JobState as JobState,  # noqa: PLC0414 - a part of the values below
+    Suspension as Suspension,  # noqa: PLC0414 - likewise
     TaskState as TaskState,  # noqa: PLC0414 - likewise
 )
 
@@ -95,7 +97,8 @@ class AttemptStatus:
     worker_id: str
     exit_code: int | None = None
     """Of its process; negative for a signal, None where no process ended by itself."""
-    fault_kind: str = ""
+    ending: Ending | None = None
+    """How it ended; None: it has not, or its last log line is still to come."""
     fault: str = ""
     """What went wrong, as text: a sentence, or the last 40 lines of a traceback; the whole of it is in the log."""
     placed_at_ms: int = 0
@@ -136,8 +139,8 @@ class TaskSuspension:
 
     task: int
     attempt_uid: str
-    phase: str = ""
-    """``SUSPENDING``, ``SUSPENDED`` (nothing of it runs, and it holds no room) or ``RESUMING``; empty: it runs."""
+    phase: Suspension = Suspension.NONE
+    """Where it stands: empty while it runs; SUSPENDED: nothing of it runs, and it holds no room."""
     checkpoint: str = ""
     """Where its state lies; empty while there is none."""
     node: str = ""

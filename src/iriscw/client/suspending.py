@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import aclosing
-from typing import Final
 
 from iriscw.client import wire
 from iriscw.client.calls import Calls
 from iriscw.client.errors import OrderFailed
 from iriscw.client.model import TaskStatus, TaskSuspension
 from iriscw.jobs.errors import TaskEnded
-from iriscw.jobs.model import TASK_TERMINAL
+from iriscw.jobs.model import TASK_TERMINAL, Suspension
 from iriscw.proto.iriscw.v1 import (
     JobRef,
     JobStatus as WireJobStatus,
@@ -23,9 +22,9 @@ from iriscw.proto.iriscw.v1 import (
     WatchJobRequest,
 )
 
-SUSPENDING: Final = "SUSPENDING"
-SUSPENDED: Final = "SUSPENDED"
-RESUMING: Final = "RESUMING"
+FROZEN_OR_NOT = (Suspension.NONE, Suspension.SUSPENDED, Suspension.RESUMING)
+BACK_OR_NOT = (Suspension.NONE, Suspension.SUSPENDED)
+"""Where a task stands once it is known what became of what was asked."""
 
 Seen = Callable[[TaskSuspension], None]
 
@@ -40,7 +39,7 @@ async def suspend(calls: Calls, request: SuspendTaskRequest, seen: Seen | None) 
     """
     begun = await calls.ask("SuspendTask", request, WireTaskSuspension, key=request.idempotency_key)
     ref = request.job or JobRef()
-    found = await _until(calls, ref, wire.task_suspension(begun), lambda phase: phase != SUSPENDING, seen)
+    found = await _until(calls, ref, wire.task_suspension(begun), FROZEN_OR_NOT, seen)
     if found.phase:
         return found
     why = found.reason or "somebody had it go on at once"
@@ -57,7 +56,7 @@ async def resume(calls: Calls, request: ResumeTaskRequest, seen: Seen | None) ->
     """
     begun = await calls.ask("ResumeTask", request, WireTaskSuspension, key=request.idempotency_key)
     ref = request.job or JobRef()
-    found = await _until(calls, ref, wire.task_suspension(begun), lambda phase: phase in ("", SUSPENDED), seen)
+    found = await _until(calls, ref, wire.task_suspension(begun), BACK_OR_NOT, seen)
     if not found.phase:
         return found
     why = found.reason or "somebody had it suspended again"
@@ -65,20 +64,20 @@ async def resume(calls: Calls, request: ResumeTaskRequest, seen: Seen | None) ->
 
 
 async def _until(
-    calls: Calls, job: JobRef, begun: TaskSuspension, enough: Callable[[str], bool], seen: Seen | None
+    calls: Calls, job: JobRef, begun: TaskSuspension, enough: Collection[Suspension], seen: Seen | None
 ) -> TaskSuspension:
-    """Wait until the phase is enough; give how the task is then."""
+    """Wait until the phase is one of ``enough``; give how the task is then."""
     now = begun
     if seen is not None:
         seen(now)
-    while not enough(now.phase):
+    while now.phase not in enough:
         watched = calls.stream("WatchJob", lambda: WatchJobRequest(job=job), WireJobStatus)
         async with aclosing(watched) as changes:
             async for _ in changes:
                 before, now = now, _of_attempt(await _task(calls, job, begun.task), begun)
                 if seen is not None and now != before:
                     seen(now)
-                if enough(now.phase):
+                if now.phase in enough:
                     break
     return now
 

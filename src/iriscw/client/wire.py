@@ -9,18 +9,15 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from iriscw.client import model
-from iriscw.cloud.model import Capacity, Constraint, Mode, Op
+from iriscw.cloud import wire as cloud
 from iriscw.errors import InvalidArgument
-from iriscw.jobs.model import Band, Existing, JobSpec, JobState, TaskState
+from iriscw.jobs.model import Band, Ending, Existing, JobSpec, JobState, TaskState
+from iriscw.jobs.wire import read_suspension
 from iriscw.proto.iriscw.v1 import (
     ActorStatus,
     Amount,
     AttemptStatus,
-    AttributeValue,
     ClusterStatus,
-    Constraint as WireConstraint,
-    ConstraintMode,
-    ConstraintOp,
     Coscheduling,
     Entrypoint,
     ExistingJobPolicy,
@@ -30,7 +27,6 @@ from iriscw.proto.iriscw.v1 import (
     PriorityBand,
     SliceStatus,
     SubmitJobRequest,
-    SuspensionPhase,
     TaskState as WireTaskState,
     TaskStatus,
     TaskSuspension,
@@ -94,7 +90,7 @@ def _attempt(sent: AttemptStatus) -> model.AttemptStatus:
         state=_state(TaskState, sent.state),
         worker_id=sent.worker_id,
         exit_code=code,
-        fault_kind=fault.kind if fault is not None else "",
+        ending=_ending(sent),
         fault=fault.text if fault is not None else "",
         placed_at_ms=sent.placed_at_ms,
         started_at_ms=sent.started_at_ms,
@@ -102,6 +98,14 @@ def _attempt(sent: AttemptStatus) -> model.AttemptStatus:
         log_end_offset=sent.log_end_offset,
         gpus=tuple(sent.gpus),
     )
+
+
+def _ending(sent: AttemptStatus) -> Ending | None:
+    """Read how an attempt ended; a controller of an earlier version names it as the kind of its fault."""
+    name = sent.ending.name if sent.ending else sent.fault.kind if sent.fault is not None else ""
+    if not name and sent.state is WireTaskState.SUCCEEDED:
+        return Ending.SUCCEEDED
+    return Ending.__members__.get(name or "")
 
 
 def task_status(sent: TaskStatus) -> model.TaskStatus:
@@ -121,11 +125,10 @@ def task_status(sent: TaskStatus) -> model.TaskStatus:
 
 def task_suspension(sent: TaskSuspension) -> model.TaskSuspension:
     """Read how far a task's suspension is."""
-    known = sent.phase is not SuspensionPhase.UNSPECIFIED
     return model.TaskSuspension(
         task=sent.task_index,
         attempt_uid=sent.attempt_uid,
-        phase=_name(sent.phase) if known else "",
+        phase=read_suspension(sent.phase),
         checkpoint=sent.checkpoint_id,
         node=sent.node,
         reason=sent.reason,
@@ -134,7 +137,7 @@ def task_suspension(sent: TaskSuspension) -> model.TaskSuspension:
 
 
 def _worker(sent: WorkerStatus) -> model.WorkerStatus:
-    attributes = {name: _value(sent.attributes[name]) for name in sorted(sent.attributes)}
+    attributes = {name: cloud.read_value(sent.attributes[name]) for name in sorted(sent.attributes)}
     return model.WorkerStatus(
         worker_id=sent.worker_id,
         incarnation=sent.incarnation,
@@ -145,12 +148,6 @@ def _worker(sent: WorkerStatus) -> model.WorkerStatus:
         live_attempts=sent.live_attempts,
         attributes=attributes,
     )
-
-
-def _value(sent: AttributeValue) -> str | int:
-    if sent.number is not None:
-        return sent.number
-    return sent.text or ""
 
 
 def slice_status(sent: SliceStatus) -> model.SliceStatus:
@@ -264,10 +261,10 @@ def submit_request(
         name=spec.name,
         entrypoint=entrypoint,
         replicas=spec.replicas,
-        resources=_sent_amount(spec.demand),
+        resources=cloud.amount(spec.demand),
         environment=dict(spec.environment),
         ports=list(spec.ports),
-        constraints=[_sent_constraint(each) for each in spec.constraints],
+        constraints=[cloud.constraint(each) for each in spec.constraints],
         coscheduling=Coscheduling(group_by=spec.group_by) if spec.group_by is not None else None,
         priority=_BANDS[spec.band],
         timeout_ms=spec.timeout_ns // NS_PER_MS,
@@ -289,28 +286,3 @@ _BANDS = {
     Band.INTERACTIVE: PriorityBand.INTERACTIVE,
     Band.BATCH: PriorityBand.BATCH,
 }
-
-
-def _sent_amount(amount: Capacity) -> Amount:
-    return Amount(
-        cpu_milli=amount.cpu_milli,
-        memory_bytes=amount.memory_bytes,
-        disk_bytes=amount.disk_bytes,
-        gpu_count=amount.gpu_count,
-        gpu_class=amount.gpu_class,
-    )
-
-
-def _sent_constraint(constraint: Constraint) -> WireConstraint:
-    return WireConstraint(
-        key=constraint.key,
-        op=_OPS[constraint.op],
-        values=[
-            AttributeValue(number=value) if isinstance(value, int) else AttributeValue(text=value)
-            for value in constraint.values
-        ],
-        mode=ConstraintMode.REQUIRED if constraint.mode is Mode.REQUIRED else ConstraintMode.PREFERRED,
-    )
-
-
-_OPS = {op: ConstraintOp[op.name] for op in Op}

@@ -69,7 +69,7 @@ class Phases:
         elif isinstance(event, PhaseOver):
             self._outcomes[event.outcome] += 1
             if event.phase is not Suspension.NONE:
-                key = (event.phase.value, event.outcome)
+                key = (event.phase.name.lower(), event.outcome)
                 self._lasted[key] = self._lasted.get(key, Lasted()).with_one(event.lasted_ns / SECOND)
 
     def statistics(self) -> PhaseStatistics:

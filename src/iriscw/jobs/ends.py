@@ -103,8 +103,8 @@ def end_attempt(
         reason = f"TaskTimeout: it ran for its timeout of {timeout_ns / SECOND:g} s"
     final = judged.then in TASK_TERMINAL
     logs_due = final and ending not in LOST and seen.log_offset > seen.logs_stored
-    room = ledger.faults_chars + ends.faults_chars + len(seen.fault) <= MAX_FAULTS_CHARS
-    fault = seen.fault if room else ""
+    room = ledger.faults_chars + ends.faults_chars + len(seen.details) <= MAX_FAULTS_CHARS
+    fault = seen.details if room else ""
     ends.faults_chars += len(fault)
     ends.records.append(
         AttemptEnded(

@@ -41,6 +41,7 @@ from iriscw.jobs.messages import AttemptsOver, Disband, Placed, StartRest
 from iriscw.jobs.model import Assembly, Ending, Observation, TaskState
 from iriscw.jobs.records import AttemptPlaced, GangAssembly
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
+from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import Command, Context, Continue, Decision, Emit, Tell, replace
 
 NOT_WHOLE = "its gang could not be placed as a whole"
@@ -74,7 +75,9 @@ def believed(seen: Observation, lost: int | None) -> Observation:
     if lost is None:
         return seen
     said = seen.reason or (f"exit code {seen.exit_code}" if seen.exit_code is not None else "it failed")
-    return replace(seen, ending=Ending.GANG_STOPPED, reason=f"{said}, as task {lost} of its gang was lost")
+    sentence = f"{said}, as task {lost} of its gang was lost"
+    fault = Fault("", f"{seen.details}\n{sentence}" if seen.details else sentence)
+    return replace(seen, ending=Ending.GANG_STOPPED, fault=fault)
 
 
 def because_of(ledger: Ledger, seen: Observation) -> Observation:
@@ -83,7 +86,7 @@ def because_of(ledger: Ledger, seen: Observation) -> Observation:
         return seen
     failed = next((ledger.live[uid] for uid in ledger.unjudged if uid in ledger.live), None)
     who = "another task of its gang ended" if failed is None else f"task {failed} of its gang failed"
-    return replace(seen, reason=f"stopped because {who}")
+    return replace(seen, fault=Fault("", f"stopped because {who}"))
 
 
 def in_parts(message: Placed) -> bool:

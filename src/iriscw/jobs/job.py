@@ -97,6 +97,7 @@ from iriscw.jobs.settings import DEFAULT_SETTINGS, JobSettings
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.suspension.decisions import SuspendDecisions
 from iriscw.jobs.suspension.messages import EndAway
+from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import (
     SECOND,
     CancelTimer,
@@ -289,7 +290,7 @@ class JobDecisions:
             return None
         ends = Ends()
         for uid, index in islice(ledger.live.items(), STEP_ATTEMPTS):
-            seen = Observation(uid, TaskState.ASSIGNED, Ending.GANG_STOPPED, reason=gangs.NOT_WHOLE)
+            seen = Observation(uid, TaskState.ASSIGNED, Ending.GANG_STOPPED, fault=Fault("", gangs.NOT_WHOLE))
             self._end(ledger, index, seen, ends, ctx)
         ends.released.clear()
         if len(ends.uids) < len(ledger.live):
@@ -319,7 +320,7 @@ class JobDecisions:
             attempt = latest_attempt(ledger, index)
             if self.suspending.deserted(ledger, index, uid, reason, ends, ctx):
                 continue
-            seen = Observation(uid, attempt.state, Ending.WORKER_LOST, reason=reason)
+            seen = Observation(uid, attempt.state, Ending.WORKER_LOST, fault=Fault("", reason))
             self._end(ledger, index, self.suspending.ended(ledger, seen), ends, ctx)
         if len(here) > STEP_ATTEMPTS:
             ends.commands.append(Tell(ctx.path, AttemptsLost(*place, True, reason)))  # outlives this incarnation

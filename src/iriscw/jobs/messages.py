@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import Any
 
 from iriscw.cloud.model import Capacity
-from iriscw.jobs.model import Band, Ending, Existing, JobSpec, JobState, Observation, RunOrder, TaskState
+from iriscw.jobs.model import Attempt, Band, Ending, Existing, JobSpec, JobState, Observation, RunOrder, TaskState
 from iriscw.jobs.suspension.messages import SuspendedAttempt, SuspensionView
 from iriscw.runtime.vocabulary import ActorPath, message
 
@@ -165,27 +165,9 @@ class ListTasks:
 
 
 @message
-class AttemptRow:
-    """An attempt of a task before the latest one."""
-
-    number: int
-    uid: str
-    worker_id: str
-    state: TaskState
-    ending: Ending | None
-    exit_code: int | None
-    reason: str
-    fault: str
-    log_offset: int
-    placed_wall_ns: int
-    started_wall_ns: int
-    ended_wall_ns: int
-    gpus: tuple[str, ...] = ()
-
-
-@message
 class TaskRow:
-    """A task. ``uid`` and what follows belong to its latest attempt and are empty if it never had one.
+    """A task, with its latest attempt as users see it; None: it never had one. ``worker_id`` is empty where no worker
+    has that attempt.
 
     ``suspension`` is None of a live attempt that nobody ever asked to suspend, and of one that is over.
 
@@ -195,24 +177,24 @@ class TaskRow:
 
     index: int
     state: TaskState
-    failures: int
-    preemptions: int
-    number: int
-    uid: str
-    worker_id: str
-    attempt_state: TaskState | None
-    ending: Ending | None
-    exit_code: int | None
-    reason: str
-    log_offset: int
-    logs_complete: bool
-    started_wall_ns: int
-    ended_wall_ns: int
-    placed_wall_ns: int = 0
-    fault: str = ""
-    earlier: tuple[AttemptRow, ...] = ()
+    failures: int = 0
+    preemptions: int = 0
+    worker_id: str = ""
+    reason: str = ""
+    logs_complete: bool = False
+    attempt: Attempt | None = None
+    earlier: tuple[Attempt, ...] = ()
     suspension: SuspensionView | None = None
-    gpus: tuple[str, ...] = ()
+
+    @property
+    def uid(self) -> str:
+        """Of the latest attempt; empty: there was none."""
+        return "" if self.attempt is None else self.attempt.uid
+
+    @property
+    def ending(self) -> Ending | None:
+        """How the latest attempt ended, as far as it is to be shown."""
+        return None if self.attempt is None else self.attempt.ending
 
 
 @message

@@ -20,7 +20,8 @@ import attrs
 
 from iriscw.cloud.model import Capacity, Constraint
 from iriscw.errors import InvalidArgument
-from iriscw.runtime.vocabulary import message
+from iriscw.jobs.traits import Fault, ResultFacts
+from iriscw.runtime.vocabulary import message, replace
 
 MAX_REPLICAS = 100_000
 """Tasks of one job. The largest array job Slurm takes by default has 1,001, Kubernetes' indexed Job 100,000."""
@@ -358,17 +359,19 @@ class Attempt:
 # What passes between controller and worker: see ports.py for the protocol. What is asked of others: see also moving.py
 
 
-class Suspension(enum.Enum):
-    """Where an attempt stands between running and not. Its state is RUNNING meanwhile."""
+class Suspension(enum.StrEnum):
+    """Where an attempt stands between running and not. Its state is RUNNING meanwhile. A text: equal to its name, and
+    empty where there is nothing to say.
+    """
 
-    NONE = "none"
+    NONE = ""
     """It runs, or has not begun, or has ended."""
-    SUSPENDING = "suspending"
+    SUSPENDING = "SUSPENDING"
     """It may be frozen: from here on the end of its processes is no end of it."""
-    SUSPENDED = "suspended"
+    SUSPENDED = "SUSPENDED"
     """Nothing of it runs."""
-    RESUMING = "resuming"
-    """A worker has a grant to bring it back."""
+    RESUMING = "RESUMING"
+    """A worker has a grant to bring it back. To clients also: it waits for one that is to have it."""
 
 
 @message
@@ -389,8 +392,7 @@ class Observation:
         ending: how it ended; None while it lives.
         started: whether the user's code ever ran.
         exit_code: of the process, if it ended by itself; negative for a signal.
-        reason: one sentence for people; empty if there is nothing to say.
-        fault: the end of what the user's code said, a traceback for instance; empty if ``reason`` says it all.
+        fault: what went wrong, if anything did.
         log_offset: the number of log bytes it wrote; final when it has ended.
         logs_stored: how many of them the log store held when this was passed on. Filled in by the door.
         unstartable: of a REFUSED one: no worker could start it, so this one is not to blame.
@@ -399,6 +401,8 @@ class Observation:
             brought back, and not before; of one that is SUSPENDING if the worker says so already.
         ports: by name, in order, the numbers that its worker picked.
         process_started_wall_ns: when its process was started, by the worker's clock; 0: not yet, or not told.
+        process_ended_wall_ns: likewise when it ended.
+        result: of a callable that has ended; None: there is none, or it is not told here.
         gpus: its own, by UUID, in its order; of one that is SUSPENDED or has ended, those that it had.
         host: where others reach what it listens to; empty: it has not begun, or nobody said.
         rendezvous_port: of a gang's leader, where the others meet it; 0: not yet, or not told.
@@ -411,10 +415,9 @@ class Observation:
     ending: Ending | None = None
     started: bool = False
     exit_code: int | None = None
-    reason: str = ""
+    fault: Fault | None = None
     log_offset: int = 0
     logs_stored: int = 0
-    fault: str = ""
     unstartable: bool = False
     suspension: Suspension = Suspension.NONE
     folder: str = ""
@@ -423,6 +426,29 @@ class Observation:
     gpus: tuple[str, ...] = ()
     host: str = ""
     rendezvous_port: int = 0
+    process_ended_wall_ns: int = 0
+    result: ResultFacts | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether it may still have a process, or get one from its worker."""
+        return self.ending is None and self.suspension is not Suspension.SUSPENDED
+
+    @property
+    def reason(self) -> str:
+        """One sentence for people; empty if there is nothing to say."""
+        return "" if self.fault is None else self.fault.reason
+
+    @property
+    def details(self) -> str:
+        """The end of what the user's code said, a traceback for instance; empty if ``reason`` says it all."""
+        return "" if self.fault is None else self.fault.details
+
+    def without_result(self, fault: Fault) -> Observation:
+        """Return the same end without its result, which is lost: what succeeded with it has failed, with ``fault``."""
+        if self.ending is Ending.SUCCEEDED:
+            return replace(self, ending=Ending.FAILED, fault=fault, result=None)
+        return replace(self, result=None)
 
 
 @message
@@ -451,6 +477,7 @@ class Resumption:
         ports: by name, in order, as they were told.
         gpus: those that it had, by UUID: it gets as many.
         host: where others reached it, as it was told.
+        timeout_ns: how long it may run by its worker's clock; 0: the controller's clock judges, or for ever.
     """
 
     grant: str
@@ -460,6 +487,7 @@ class Resumption:
     ports: tuple[tuple[str, int], ...] = ()
     gpus: tuple[str, ...] = ()
     host: str = ""
+    timeout_ns: int = 0
 
 
 @message

@@ -6,11 +6,12 @@ and then misses lines of its log (INV-J8).
 
 from __future__ import annotations
 
+import attrs
+
 from iriscw.jobs.ledger import Ledger
 from iriscw.jobs.lifecycle import LOST, stopped_as
 from iriscw.jobs.messages import (
     MAX_PAGE,
-    AttemptRow,
     DescribeJob,
     JobTally,
     JobView,
@@ -89,7 +90,7 @@ def _task_row(ledger: Ledger, index: int) -> TaskRow:
         state = ledger.state_of(index)
         given_up = ledger.verdict if state is TaskState.UNSCHEDULABLE else None
         reason = "" if given_up is None else given_up.reason
-        return TaskRow(index, state, 0, 0, 0, "", "", None, None, None, reason, 0, False, 0, 0)
+        return TaskRow(index, state, reason=reason)
     reason = attempt.reason
     away = attempt.uid in ledger.away
     move = ledger.moves.get(attempt.uid)
@@ -101,27 +102,20 @@ def _task_row(ledger: Ledger, index: int) -> TaskRow:
         reason = f"worker out of reach ({suspicion}): waits until it is fenced or its lease is over"
     elif task.logs_lost and not attempt.live:  # else it is the one before that lost it
         reason = _with_lost_log(reason)
+    shown = attrs.evolve(attempt, reason=reason, worker_id="" if away else attempt.worker_id)
+    if task.logs_due:
+        shown.ending, shown.exit_code, shown.fault = None, None, ""
     return TaskRow(
         index=index,
         state=attempt.state if task.logs_due else ledger.state_of(index),
         failures=task.failures,
         preemptions=task.preemptions,
-        number=attempt.number,
-        uid=attempt.uid,
-        worker_id="" if away else attempt.worker_id,
-        attempt_state=attempt.state,
-        ending=None if task.logs_due else attempt.ending,
-        exit_code=None if task.logs_due else attempt.exit_code,
+        worker_id=shown.worker_id,
         reason=reason,
-        log_offset=attempt.log_offset,
         logs_complete=not attempt.live and not task.logs_due and not task.logs_lost,
-        started_wall_ns=attempt.started_wall_ns,
-        ended_wall_ns=attempt.ended_wall_ns,
-        placed_wall_ns=attempt.placed_wall_ns,
-        fault="" if task.logs_due else attempt.fault,
-        earlier=tuple(_attempt_row(each) for each in reversed(task.earlier)),
+        attempt=shown,
+        earlier=tuple(_shown(each) for each in reversed(task.earlier)),
         suspension=view,
-        gpus=attempt.gpus,
     )
 
 
@@ -129,22 +123,9 @@ def _with_lost_log(reason: str) -> str:
     return f"{reason}; the last log lines may be missing" if reason else "the last log lines may be missing"
 
 
-def _attempt_row(attempt: Attempt) -> AttemptRow:
-    return AttemptRow(
-        number=attempt.number,
-        uid=attempt.uid,
-        worker_id=attempt.worker_id,
-        state=attempt.state,
-        ending=attempt.ending,
-        exit_code=attempt.exit_code,
-        reason=_with_lost_log(attempt.reason) if attempt.ending in LOST else attempt.reason,
-        fault=attempt.fault,
-        log_offset=attempt.log_offset,
-        placed_wall_ns=attempt.placed_wall_ns,
-        started_wall_ns=attempt.started_wall_ns,
-        ended_wall_ns=attempt.ended_wall_ns,
-        gpus=attempt.gpus,
-    )
+def _shown(attempt: Attempt) -> Attempt:
+    """Return a copy of an earlier attempt: the ledger's own changes."""
+    return attrs.evolve(attempt, reason=_with_lost_log(attempt.reason) if attempt.ending in LOST else attempt.reason)
 
 
 def task_changed(

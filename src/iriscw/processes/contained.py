@@ -25,13 +25,13 @@ from pathlib import Path
 import attrs
 
 from iriscw.files import decode_json, make_private_folder, read_bounded, write_atomic
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.status import (
     MAX_STATUS_BYTES,
     NEVER_READ,
     STOP_LINE_BYTES,
-    Ending,
     StatusDamaged,
-    read_ending,
+    read_end,
     read_identity,
 )
 from iriscw.processes.supervised import NotStarted, Program, not_started, order_of
@@ -165,7 +165,7 @@ class Found:
 
     report: Report | None = None
     began: bool = False
-    ending: Ending | None = None
+    ending: ProcessEnd | None = None
     stopping: bool = False
 
 
@@ -184,7 +184,7 @@ def look(folder: Path, argv: tuple[str, ...], workdir: Path) -> Found:
     except StatusDamaged:
         began = True
     try:
-        ending = read_ending(folder)
+        ending = read_end(folder)
     except StatusDamaged:
         ending = None
     return Found(report, began, ending, is_ordered_to_stop(folder))

@@ -19,10 +19,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import attrs
-
 from iriscw.errors import OperationError
 from iriscw.files import decode_json, read_bounded, write_atomic
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.identity import ProcessIdentity, decode_identity
 
 MAX_STATUS_BYTES = 64 << 10
@@ -37,31 +36,6 @@ NEVER_READ = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EACCE
 
 class StatusDamaged(OperationError):
     """A status file of a program is not what its supervisor wrote."""
-
-
-@attrs.frozen
-class Ending:
-    """How a program ended. Exactly one of ``code`` and ``signal`` is set, or neither for one whose end
-    nobody saw.
-    """
-
-    code: int | None
-    signal: int | None
-    stopped: bool = False
-    """It ended after it had been told to."""
-    killed: bool = False
-    """It did not end within its grace and was killed."""
-    lease_over: bool = False
-    """It was killed because its lease had run out."""
-    out_of_memory: bool = False
-    """The kernel killed it for memory: in a group of its own the count of such kills rose, and we sent no SIGKILL."""
-    max_rss_bytes: int = 0
-    perhaps_out_of_memory: bool = False
-    """Likewise, in a group that it shares with others: one of them may have been killed, and this one by somebody."""
-
-
-UNKNOWN_ENDING = Ending(code=None, signal=None)
-"""The end of a program whose supervisor was killed: it is gone, and nobody saw how."""
 
 
 def read_identity(folder: Path) -> tuple[ProcessIdentity, ProcessIdentity] | None:
@@ -92,11 +66,11 @@ def decode_identities(content: object) -> tuple[ProcessIdentity, ProcessIdentity
     raise ValueError("it names no supervisor and no program")
 
 
-def read_ending(folder: Path) -> Ending | None:
+def read_end(folder: Path) -> ProcessEnd | None:
     """Read how the program of ``folder`` ended; None while it runs, or when nobody saw the end.
 
     Raises:
-        StatusDamaged: what stands there is no ending.
+        StatusDamaged: what stands there is no end.
         OSError: it cannot be read just now.
     """
     content = _read(folder / "exit.json")
@@ -114,7 +88,7 @@ def read_ending(folder: Path) -> Ending | None:
         } if (code is None) is not (signal is None):
             # A supervisor may be older than that word.
             perhaps = isinstance(content, dict) and content.get("perhaps_out_of_memory") is True
-            return Ending(code, signal, stopped, killed, lease_over, out_of_memory, max_rss_bytes, perhaps)
+            return ProcessEnd(code, signal, stopped, killed, lease_over, out_of_memory, max_rss_bytes, perhaps)
     raise StatusDamaged(f"{folder}/exit.json holds something else")
 
 

@@ -32,6 +32,7 @@ import attrs
 
 from iriscw.errors import OperationError
 from iriscw.files import make_private_folder
+from iriscw.processes.ends import UNKNOWN_END, ProcessEnd
 from iriscw.processes.identity import (
     ProcessGone,
     ProcessIdentity,
@@ -42,11 +43,9 @@ from iriscw.processes.identity import (
 )
 from iriscw.processes.status import (
     MAX_STATUS_BYTES,
-    UNKNOWN_ENDING,
-    Ending,
     StatusDamaged,
     decode_identities,
-    read_ending,
+    read_end,
     read_identity,
     write_stop,
 )
@@ -169,7 +168,7 @@ class Supervised:
         """Whether the supervisor runs, and so perhaps the program."""
         return self.supervisor is not None and is_alive(self.supervisor)
 
-    async def wait(self) -> Ending:
+    async def wait(self) -> ProcessEnd:
         """Wait until nothing of the program runs any more, and say how it ended.
 
         Raises:
@@ -179,14 +178,14 @@ class Supervised:
         if self.supervisor is not None:
             await _ended(self.supervisor)
         try:
-            ending = read_ending(self.folder)
+            ending = read_end(self.folder)
         except StatusDamaged as error:
             log.warning("nobody can tell how a program ended: %s", error)
             ending = None
         if ending is not None:
             return ending
         await self._sweep()
-        return UNKNOWN_ENDING
+        return UNKNOWN_END
 
     async def _sweep(self) -> None:
         if await anyio.to_thread.run_sync(self.ours):
@@ -196,7 +195,7 @@ class Supervised:
         """Have the supervisor read the lease: it may end sooner than was written before."""
         self._signal(signal.SIGUSR1)
 
-    async def stop(self, grace_s: float) -> Ending:
+    async def stop(self, grace_s: float) -> ProcessEnd:
         """Ask the program to end with SIGTERM, kill all of it after ``grace_s``, and wait until it is gone.
 
         The order is written down first: it is carried out even if this process ends now. A second order may

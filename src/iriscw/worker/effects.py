@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from iriscw.jobs.traits import Fault, ResultFacts
+from iriscw.processes.ends import ProcessEnd
 from iriscw.runtime.vocabulary import message
-from iriscw.worker.model import Fault, Order, ResultFacts
+from iriscw.worker.model import Order
 
 
 @message
@@ -97,18 +99,15 @@ class AwaitEnd:
 
 @message
 class Finish:
-    """How the process ended."""
+    """How the process ended, and what it left.
 
+    ``fault`` is what the callable raised, or why there is no result of it. ``folder``: where its files are.
+    """
+
+    end: ProcessEnd
     wall_ns: int
-    code: int | None
-    signal: int | None
-    stopped: bool
-    out_of_memory: bool
-    reason: str
-    log_bytes: int
     result: ResultFacts | None = None
     fault: Fault | None = None
-    lease_over: bool = False
     folder: str = ""
 
 

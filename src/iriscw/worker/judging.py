@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from iriscw.jobs.model import Ending
+from iriscw.jobs.traits import Fault
+from iriscw.processes.ends import EndKind, ProcessEnd
 from iriscw.worker.effects import Finish
-from iriscw.worker.model import MAX_FAULT_CHARS, Fault, StopCause
+from iriscw.worker.model import MAX_FAULT_CHARS, StopCause
 
 STOPPED: Mapping[StopCause, Ending] = {
     StopCause.KILLED: Ending.KILLED,
@@ -18,6 +20,15 @@ STOPPED: Mapping[StopCause, Ending] = {
     StopCause.LEASE: Ending.WORKER_LOST,
 }
 """How an attempt ended that ended because it was told to."""
+
+JUDGED: Mapping[EndKind, Ending] = {
+    EndKind.LEASE_OVER: STOPPED[StopCause.LEASE],
+    EndKind.STOPPED: Ending.KILLED,
+    EndKind.LOST: Ending.MISSING,
+    EndKind.OUT_OF_MEMORY: Ending.FAILED,
+    EndKind.SIGNALLED: Ending.FAILED,
+}
+"""How an attempt ended that did not end by itself, where this worker had not told it to."""
 
 USERS_FAULTS = (
     *("ProgramMissing", "PayloadRefused", "ImageUnavailable", "NotFreezable"),
@@ -35,15 +46,12 @@ def judge(finish: Finish, stop: StopCause | None) -> Ending:
     """Say what the end of a process means. A program that ended by itself before it was stopped counts as what it
     says; but a callable whose result says otherwise, is no good or is missing has not succeeded, whatever the code.
     """
-    if finish.code is not None and not finish.stopped:
-        return Ending.SUCCEEDED if finish.code == 0 and finish.fault is None else Ending.FAILED
+    kind = finish.end.kind
+    if kind is EndKind.EXITED:
+        return Ending.SUCCEEDED if finish.end.succeeded and finish.fault is None else Ending.FAILED
     if stop is not None:
         return STOPPED[stop]
-    if finish.lease_over:
-        return STOPPED[StopCause.LEASE]
-    if finish.stopped:
-        return Ending.KILLED
-    return Ending.FAILED if finish.signal is not None else Ending.MISSING
+    return JUDGED[kind]
 
 
 def unstarted(ending: Ending) -> Ending:
@@ -63,9 +71,9 @@ def refusal(fault: Fault) -> Ending:
     return Ending.MISSING if fault.kind in LOST_FAULTS else Ending.REFUSED
 
 
-def kind_of_end(finish: Finish, ending: Ending) -> str:
+def kind_of_end(end: ProcessEnd, ending: Ending) -> str:
     """Name how it ended otherwise than well."""
-    if finish.out_of_memory:
+    if end.kind is EndKind.OUT_OF_MEMORY:
         return "OutOfMemory"
     if ending is Ending.FAILED:
         return "ProgramFailed"

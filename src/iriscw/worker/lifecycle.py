@@ -49,7 +49,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from iriscw.jobs.model import Ending
+from iriscw.jobs.model import Ending, Observation, Resumption, Suspension, TaskState
+from iriscw.jobs.traits import Fault
+from iriscw.processes.ends import EndKind
 from iriscw.runtime.vocabulary import (
     SECOND,
     Cancel,
@@ -66,6 +68,7 @@ from iriscw.runtime.vocabulary import (
     SetTimer,
     Tell,
     Undelivered,
+    replace,
 )
 from iriscw.worker.effects import (
     Adopt,
@@ -102,12 +105,10 @@ from iriscw.worker.messages import (
     SuspendAttempt,
 )
 from iriscw.worker.model import (
+    SEEN_AS,
     STOP_GRACE_NS,
-    Fault,
-    Observation,
     Order,
     Phase,
-    Resumption,
     StopCause,
 )
 from iriscw.worker.records import (
@@ -206,32 +207,34 @@ class Attempt:
     def observation(self) -> Observation:
         """Return what is reported of it."""
         started, ended = self.started, self.ended
+        state, suspension = SEEN_AS.get(self.phase, (TaskState.ASSIGNED, Suspension.NONE))
         seen = Observation(
             uid=self.uid,
-            phase=self.phase,
-            was_started=started is not None,
-            started_wall_ns=started.wall_ns if started else 0,
+            state=state,
+            suspension=suspension,
+            started=started is not None,
+            process_started_wall_ns=started.wall_ns if started else 0,
             ports=started.ports if started else (),
             gpus=self.gpus,
             host=started.host if started else "",
             rendezvous_port=started.rendezvous_port if started else 0,
         )
         if self.phase is Phase.SUSPENDED and self.suspended is not None:
-            return attrs.evolve(seen, folder=self.suspended.folder, log_bytes=self.suspended.log_bytes)
+            return replace(seen, folder=self.suspended.folder, log_offset=self.suspended.log_bytes)
         if self.phase is Phase.RESUMING and self.granted is not None and self.permitted:
-            return attrs.evolve(seen, folder=self.granted.folder)
+            return replace(seen, folder=self.granted.folder)
         if ended is None:
             return seen
-        return attrs.evolve(
+        return replace(
             seen,
-            was_started=ended.was_started,
+            state=TaskState.RUNNING if ended.was_started else TaskState.ASSIGNED,
+            started=ended.was_started,
             ending=ended.ending,
-            exit_code=ended.exit_code,
-            exit_signal=ended.exit_signal,
+            exit_code=ended.exit_code if ended.exit_signal is None else -ended.exit_signal,
             fault=ended.fault,
-            log_bytes=ended.log_bytes,
+            log_offset=ended.log_bytes,
             result=ended.result,
-            ended_wall_ns=ended.wall_ns,
+            process_ended_wall_ns=ended.wall_ns,
         )
 
 
@@ -589,23 +592,23 @@ def _adopted(attempt: Attempt, found: bool, ctx: Context) -> Returned:
 def _finished(attempt: Attempt, finish: Finish) -> Returned:
     if attempt.phase is Phase.ENDED:
         return None
-    unseen = finish.code is None and finish.signal is None and not finish.stopped
+    end, unseen = finish.end, finish.end.kind is EndKind.LOST
     if unseen and attempt.phase is Phase.SUSPENDING:
-        frozen = AttemptSuspended(finish.wall_ns, finish.folder, finish.log_bytes)
+        frozen = AttemptSuspended(finish.wall_ns, finish.folder, end.log_bytes)
         return _reported(attempt, Decision(records=(frozen,), commands=(CancelTimer("timeout"),)))
     ending = judge(finish, attempt.stop.cause if attempt.stop else None)
     fault = finish.fault
     if fault is None and ending is not Ending.SUCCEEDED:
-        fault = Fault(kind_of_end(finish, ending), finish.reason)
+        fault = Fault(kind_of_end(end, ending), end.reason)
     left = (_offer_what_is_left(attempt),) if unseen else ()
     record = AttemptEnded(
         ending=ending,
         wall_ns=finish.wall_ns,
         was_started=True,
-        exit_code=finish.code,
-        exit_signal=finish.signal,
+        exit_code=end.code,
+        exit_signal=end.signal,
         fault=fault,
-        log_bytes=finish.log_bytes,
+        log_bytes=end.log_bytes,
         result=finish.result,
     )
     return _reported(attempt, Decision(records=(record,), commands=(CancelTimer("timeout"), Cancel("end"), *left)))
@@ -689,5 +692,5 @@ def _reported(attempt: Attempt, decision: Decision) -> Decision:
     has = after.gpus or attempt.phase in (Phase.NEW, Phase.FETCHING)  # then they may be on their way
     leaves = (_leaves_gpus(after),) if after.phase in HOLDS_NOTHING and has else ()
     report = Tell(SESSION, AttemptReport(seen), conflate=attempt.uid)
-    changed = Emit(AttemptChanged(after.task_id, seen))
+    changed = Emit(AttemptChanged(after.task_id, after.phase, seen))
     return attrs.evolve(decision, commands=(*decision.commands, *leaves, report, changed))

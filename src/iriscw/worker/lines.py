@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 def note(event: object) -> None:
     """Write an event to the log."""
     match event:
-        case AttemptChanged(task_id=task_id, observation=seen):
-            extra = {"task": task_id, "attempt": seen.uid, "phase": seen.phase.value}
+        case AttemptChanged(task_id=task_id, phase=phase, observation=seen):
+            extra = {"task": task_id, "attempt": seen.uid, "phase": phase.value}
             if seen.ending is not None:
                 extra["ending"] = seen.ending.value
             if seen.fault is not None:
                 extra["fault"] = seen.fault.kind
-            log.info("attempt %s is %s", seen.uid, seen.phase.value, extra=extra)
+            log.info("attempt %s is %s", seen.uid, phase.value, extra=extra)
         case Connected(session_id=session_id):
             log.info("connected to the controller", extra={"session": session_id})
         case Disconnected(error=error, again_after_ns=pause_ns):

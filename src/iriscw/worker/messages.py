@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from iriscw.jobs.model import Observation
 from iriscw.runtime.vocabulary import ActorPath, message
-from iriscw.worker.model import Observation, Order, RefusalReason, StopCause
+from iriscw.worker.model import Order, Phase, RefusalReason, StopCause
 
 ATTEMPTS = ActorPath("/attempts")
 SESSION = ActorPath("/session")
@@ -301,4 +302,5 @@ class AttemptChanged:
     """An attempt is in another phase."""
 
     task_id: str
+    phase: Phase
     observation: Observation

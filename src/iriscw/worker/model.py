@@ -1,4 +1,4 @@
-"""What a worker knows of its attempts: phases, orders, observations.
+"""What a worker knows of its attempts: phases, orders, specifications. What it sees of them is jobs' `Observation`.
 
 The words are the worker's own; :mod:`iriscw.worker.wire` translates them into those of the protocol. Times are
 integer nanoseconds, sizes are bytes, ``*_wall_ns`` is a reading of the wall clock.
@@ -7,11 +7,12 @@ integer nanoseconds, sizes are bytes, ``*_wall_ns`` is a reading of the wall clo
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 import attrs
 
 from iriscw.cloud.model import Capacity
-from iriscw.jobs.model import Ending, GangPlace
+from iriscw.jobs.model import GangPlace, Resumption, Suspension, TaskState
 from iriscw.runtime.vocabulary import SECOND
 
 MAX_ATTEMPTS = 512
@@ -55,6 +56,21 @@ class Phase(enum.Enum):
     """Nothing of it runs; what is left are its log, its result and how it ended."""
 
 
+SEEN_AS: Mapping[Phase, tuple[TaskState, Suspension]] = {
+    Phase.NEW: (TaskState.ASSIGNED, Suspension.NONE),
+    Phase.FETCHING: (TaskState.BUILDING, Suspension.NONE),
+    Phase.STARTING: (TaskState.BUILDING, Suspension.NONE),
+    Phase.WITHDRAWN: (TaskState.BUILDING, Suspension.NONE),
+    Phase.RUNNING: (TaskState.RUNNING, Suspension.NONE),
+    Phase.STOPPING: (TaskState.RUNNING, Suspension.NONE),
+    Phase.SUSPENDING: (TaskState.RUNNING, Suspension.SUSPENDING),
+    Phase.SUSPENDED: (TaskState.RUNNING, Suspension.SUSPENDED),
+    Phase.RESUMING: (TaskState.RUNNING, Suspension.RESUMING),
+    Phase.REVOKING: (TaskState.RUNNING, Suspension.RESUMING),
+}
+"""What jobs hear of one that lives. One that has ended is what it was last, RUNNING or not."""
+
+
 class StopCause(enum.Enum):
     """Why an attempt is to end."""
 
@@ -80,43 +96,6 @@ class RefusalReason(enum.Enum):
     BUSY = "busy"
     SUPERSEDED = "superseded"
     OTHER = "other"
-
-
-@attrs.frozen
-class Fault:
-    """An error as text. ``kind`` is the name of an error of iriscw or of the user's exception."""
-
-    kind: str
-    text: str
-    retryable: bool = False
-
-
-@attrs.frozen
-class ResultFacts:
-    """What is known of a callable's result before its bytes have arrived."""
-
-    size_bytes: int
-    sha256: str
-    python: str
-
-
-@attrs.frozen
-class Resumption:
-    """A grant to go on, for an attempt that was suspended, here or on another worker of this machine.
-
-    ``grant`` names this one thaw (see :mod:`iriscw.processes.grants`), ``folder`` is the attempt's, absolute. The rest
-    is what the worker that had it before knew: its timeout goes on, less what it was suspended.
-    """
-
-    grant: str
-    folder: str
-    started_wall_ns: int = 0
-    timeout_ns: int = 0
-    paused_ns: int = 0
-    ports: tuple[tuple[str, int], ...] = ()
-    gpus: tuple[str, ...] = ()
-    """Those that it had, by UUID. It gets as many, and the same if they are free."""
-    host: str = ""
 
 
 @attrs.frozen
@@ -168,43 +147,3 @@ class Specification:
     """The job's own, for attempts with a pod of their own; empty: the worker's default."""
     freezable: bool = False
     """Its attempts get no io_uring, so that they can be frozen."""
-
-
-@attrs.frozen
-class Observation:
-    """Where one attempt stands. Everything from ``ending`` on is final once ``phase`` is ENDED.
-
-    ``log_bytes`` is the length of the log of one that is SUSPENDED, too.
-    """
-
-    uid: str
-    phase: Phase
-    was_started: bool = False
-    started_wall_ns: int = 0
-    ports: tuple[tuple[str, int], ...] = ()
-    ending: Ending | None = None
-    exit_code: int | None = None
-    exit_signal: int | None = None
-    fault: Fault | None = None
-    log_bytes: int = 0
-    result: ResultFacts | None = None
-    ended_wall_ns: int = 0
-    host: str = ""
-    """Where others reach what it listens to."""
-    rendezvous_port: int = 0
-    """Of a gang's leader: where the others meet it."""
-    folder: str = ""
-    """Of one that is suspended, or can be brought back now: where its files are."""
-    gpus: tuple[str, ...] = ()
-    """Its own, by UUID; of one that is suspended or has ended, those that it had."""
-
-    @property
-    def live(self) -> bool:
-        """Whether it may still have a process, or get one from this worker."""
-        return self.phase not in (Phase.ENDED, Phase.SUSPENDED)
-
-    def without_result(self, fault: Fault) -> Observation:
-        """Return the same end without its result, which is lost: what succeeded with it has failed, with ``fault``."""
-        if self.ending is Ending.SUCCEEDED:
-            return attrs.evolve(self, ending=Ending.FAILED, fault=fault, result=None)
-        return attrs.evolve(self, result=None)

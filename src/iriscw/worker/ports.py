@@ -7,7 +7,6 @@ that could not be started is a different thing from one that failed, and counts 
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +15,7 @@ import attrs
 
 from iriscw.cloud.model import Capacity
 from iriscw.errors import OperationError, UsageError
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.identity import ProcessIdentity
 from iriscw.processes.supervised import Limits
 from iriscw.task.environment import AttemptFacts
@@ -65,42 +65,6 @@ class ResumeRefused(OperationError):
 
 class AttemptExists(UsageError):
     """There is an attempt with this uid already: uids are never used again."""
-
-
-class EndKind(enum.Enum):
-    """How an attempt ended."""
-
-    EXITED = "exited"
-    """By itself; ``code`` says how."""
-    SIGNALLED = "signalled"
-    """By a signal that nobody of iriscw sent; ``signal`` says which."""
-    OUT_OF_MEMORY = "out_of_memory"
-    """Killed by the kernel for memory."""
-    STOPPED = "stopped"
-    """After it was told to; ``killed`` says whether it had to be killed."""
-    LEASE_OVER = "lease_over"
-    """Killed because its worker's lease had run out, whether or not the worker was there."""
-    LOST = "lost"
-    """Nobody saw how: it is gone with its supervisor."""
-
-
-@attrs.frozen
-class AttemptEnd:
-    """How an attempt ended. The log offsets are final: nothing is written after them (INV-J8)."""
-
-    kind: EndKind
-    code: int | None = None
-    signal: int | None = None
-    killed: bool = False
-    reason: str = ""
-    """One sentence for users."""
-    stdout_bytes: int = 0
-    stderr_bytes: int = 0
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether the program ended by itself with code 0."""
-        return self.kind is EndKind.EXITED and self.code == 0
 
 
 @attrs.frozen
@@ -173,14 +137,14 @@ class RunningAttempt(Protocol):
     def stderr(self) -> Path:
         """The file that takes its standard error."""
 
-    async def wait(self) -> AttemptEnd:
+    async def wait(self) -> ProcessEnd:
         """Wait until it has ended. Several may wait, and again later.
 
         Raises:
             SweepFailed: it is over, but processes of it are left that do not die.
         """
 
-    async def stop(self, grace_s: float) -> AttemptEnd:
+    async def stop(self, grace_s: float) -> ProcessEnd:
         """Ask it to end, end it by force after ``grace_s``, and wait until it has ended.
 
         Raises:

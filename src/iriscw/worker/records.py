@@ -7,9 +7,10 @@ one has lost the other. No token, environment or payload is ever among them.
 from __future__ import annotations
 
 from iriscw.jobs.model import Ending
+from iriscw.jobs.traits import Fault, ResultFacts
 from iriscw.journal.records import record, upcaster
 from iriscw.runtime.vocabulary import message
-from iriscw.worker.model import Fault, ResultFacts, StopCause
+from iriscw.worker.model import StopCause
 
 # Of /attempts
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
-from iriscw.jobs.model import Ending
+from iriscw.jobs.model import Ending, Observation, TaskState
+from iriscw.jobs.traits import Fault
 from iriscw.runtime.behavior import ChildSpec
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -58,7 +59,7 @@ from iriscw.worker.messages import (
     StopAttempt,
     SuspendAttempt,
 )
-from iriscw.worker.model import MAX_ATTEMPTS, Fault, Observation, Phase
+from iriscw.worker.model import MAX_ATTEMPTS
 from iriscw.worker.records import AttemptDropped, AttemptKnown, GpusAssigned, GpusReturned
 
 MAX_RELEASED = 4096
@@ -251,5 +252,5 @@ class RegistryDecisions:
 
 
 def _refused(uid: str, ending: Ending, kind: str, text: str) -> Command:
-    seen = Observation(uid, Phase.ENDED, ending=ending, fault=Fault(kind, text, retryable=True))
+    seen = Observation(uid, TaskState.ASSIGNED, ending, fault=Fault(kind, text, retryable=True))
     return Tell(SESSION, AttemptReport(seen), conflate=uid)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import attrs
 
+from iriscw.jobs.model import Observation
 from iriscw.runtime.vocabulary import (
     MILLISECOND,
     SECOND,
@@ -78,7 +79,7 @@ from iriscw.worker.messages import (
     TurnedAway,
     Welcomed,
 )
-from iriscw.worker.model import DEFAULT_HEARTBEAT_NS, DEFAULT_LEASE_NS, STOP_GRACE_NS, Observation, StopCause
+from iriscw.worker.model import DEFAULT_HEARTBEAT_NS, DEFAULT_LEASE_NS, STOP_GRACE_NS, StopCause
 
 STREAM = "stream"
 

@@ -147,7 +147,7 @@ async def test_nothing_comes_from_strangers(desk: Desk, uid: str, caplog: pytest
     await desk.chunk(uid, b"planted")
     await desk.line(uid, b"planted\n")
     seen = await desk.see(ended(uid, b"planted"))
-    assert seen == Observation(uid, TaskState.ASSIGNED, Ending.MISSING, reason=seen.reason)
+    assert seen == Observation(uid, TaskState.ASSIGNED, Ending.MISSING, fault=seen.fault)
     assert "given" in seen.reason
     await desk.chunk(uid, b"planted")
     assert (desk.acks(), desk.told(), desk.connection.pending_ends) == ([], [], {})

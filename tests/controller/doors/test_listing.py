@@ -4,9 +4,9 @@ import anyio
 import attrs
 import pytest
 
-from iriscw.controller import wire
 from iriscw.controller.doors import listing
 from iriscw.controller.doors.listing import PART, Pages, WrittenPage
+from iriscw.jobs import wire
 from iriscw.jobs.messages import JobRow, JobTally
 from iriscw.jobs.model import JobState, TaskState
 from iriscw.proto.iriscw import v1

@@ -50,13 +50,13 @@ async def test_what_a_suspended_task_consists_of_is_left_alone(world):
         await until_task(world, job_id, lambda task: task.state is v1.TaskState.RUNNING)
         for _ in range(2):
             begun = await world.call("SuspendTask", asked(job_id), v1.TaskSuspension)
-            assert (begun.attempt_uid, begun.phase) == (uid, v1.SuspensionPhase.SUSPENDING)
+            assert (begun.attempt_uid, begun.phase) == (uid, v1.Suspension.SUSPENDING)
         await suspending(worker, uid)
         frozen = (await agent.order()).operation_id
         gone = {"suspension": v1.Suspension.SUSPENDED, "folder": "/w/a/attempts/u"}
         await worker.observe(uid, v1.TaskState.RUNNING, **gone)
         await agent.end(frozen, "frozen")
-        await until_task(world, job_id, lambda task: task.suspension.phase is v1.SuspensionPhase.SUSPENDED)
+        await until_task(world, job_id, lambda task: task.suspension.phase is v1.Suspension.SUSPENDED)
         with pytest.raises(TaskNotRunning, match=f"no task of {job_id} runs: it is SUSPENDED"):
             await world.stream(
                 "ExecTask", v1.ExecTaskRequest(job=v1.JobRef(job_id=job_id), argv=["x"]), v1.ExecTaskReply

@@ -23,7 +23,7 @@ from worker_world import TOKEN, Controller, authenticate
 from iriscw.client.calls import PATIENCE_S, Calls
 from iriscw.client.contact import QUIET_S
 from iriscw.cloud.model import Attributes, Capacity
-from iriscw.jobs.model import Ending
+from iriscw.jobs.model import Ending, Observation, TaskState
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import BACKOFF_LONGEST_S, RpcChannel
 from iriscw.rpc.context import call_context
@@ -49,7 +49,6 @@ from iriscw.worker.messages import (
     StopAll,
     StopAttempt,
 )
-from iriscw.worker.model import Observation, Phase
 from iriscw.worker.session import LONGEST_PAUSE_NS, Session
 from iriscw_sims.transport.loop import Threads
 from iriscw_sims.transport.network import Fault, FaultKind, Network
@@ -115,8 +114,8 @@ class Attempts:
         self.started.append(uid)
         held = self.held[uid] = Held(self)  # type: ignore[arg-type]
         held.ended.set()
-        ended = {"ending": Ending.SUCCEEDED, "exit_code": 0, "log_bytes": len(self.log)}
-        self.observed[uid] = Observation(uid, Phase.ENDED, was_started=True, **ended)
+        ended = {"ending": Ending.SUCCEEDED, "exit_code": 0, "log_offset": len(self.log)}
+        self.observed[uid] = Observation(uid, TaskState.RUNNING, started=True, **ended)
         return (Tell(SESSION, AttemptReport(self.observed[uid])),)
 
     def forget(self, message: ForgetAttempt, _ctx):

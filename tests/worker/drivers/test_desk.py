@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from iriscw.jobs.model import GangPlace
+from iriscw.processes.ends import ProcessEnd
 from iriscw.proto.iriscw import v1
 from iriscw.task.result import encode_exception, encode_value
 from iriscw.worker.drivers.desk import (
@@ -23,7 +24,7 @@ from iriscw.worker.drivers.desk import (
 from iriscw.worker.drivers.specifications import Specifications
 from iriscw.worker.effects import AwaitEnd, Permit, Start, Withdraw
 from iriscw.worker.model import Order
-from iriscw.worker.ports import AttemptEnd, AttemptWithdrawn, EndKind, Whereabouts
+from iriscw.worker.ports import AttemptWithdrawn, Whereabouts
 from iriscw.worker.runtimes.process import ProcessRuntime
 
 
@@ -42,11 +43,11 @@ def test_no_port_on_a_foreign_address() -> None:
         free_ports(("a",), "192.0.2.1")
 
 
-def test_an_end_in_the_workers_words() -> None:
-    """Both logs count, and a result that is there is described."""
-    end = AttemptEnd(EndKind.STOPPED, signal=9, killed=True, reason="r", stdout_bytes=2, stderr_bytes=3)
+def test_an_end_and_what_it_left() -> None:
+    """The end is passed on as it was seen, and a result that is there is described."""
+    end = ProcessEnd(signal=9, stopped=True, killed=True, text="r", log_bytes=5)
     told = finish(end, encode_value(1), 77)
-    assert (told.stopped, told.signal, told.log_bytes, told.wall_ns) == (True, 9, 5, 77)
+    assert (told.end, told.wall_ns) == (end, 77)
     assert told.result is not None
     assert told.fault is None
 

@@ -19,9 +19,10 @@ from iriscw.cloud.docker.containers import TaskContainers
 from iriscw.cloud.drivers.docker.engine import open_engine
 from iriscw.cloud.drivers.docker.tasks import open_docker_tasks
 from iriscw.cloud.model import Capacity, Unavailable
+from iriscw.processes.ends import EndKind
 from iriscw.runtime.vocabulary import SECOND
 from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, facts
-from iriscw.worker.ports import AttemptSpec, AttemptWithdrawn, EndKind, ImageUnavailable, ProgramMissing
+from iriscw.worker.ports import AttemptSpec, AttemptWithdrawn, ImageUnavailable, ProgramMissing
 from iriscw.worker.runtimes.pod_life import Patience
 
 pytestmark = pytest.mark.slow

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from iriscw.errors import InvalidArgument
+from iriscw.processes.ends import EndKind
 from iriscw.task.payload import make_payload
 from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, facts
-from iriscw.worker.ports import AttemptSpec, EndKind, NotFreezable, ResultUnreadable, TaskRuntime
+from iriscw.worker.ports import AttemptSpec, NotFreezable, ResultUnreadable, TaskRuntime
 from iriscw.worker.runtimes import workdir
 from iriscw.worker.runtimes.inline import InlineRuntime
 

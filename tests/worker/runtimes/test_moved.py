@@ -12,6 +12,7 @@ import anyio
 import attrs
 import pytest
 
+from iriscw.processes.ends import EndKind
 from iriscw.processes.grants import GrantRefused, Standing, owner_of, standing_of
 from iriscw.processes.identity import send_signal
 from iriscw.processes.lease import NEVER_NS, LeaseFile
@@ -20,7 +21,7 @@ from iriscw.task.environment import CONTEXT_FILE, PRIVATE_FOLDER, decode_facts
 from iriscw.testing.conformance.task_runtime import facts
 from iriscw.worker.assembly import end_earlier_lives
 from iriscw.worker.inotify import FileWatch
-from iriscw.worker.ports import AttemptSpec, EndKind, ResumeRefused, Whereabouts
+from iriscw.worker.ports import AttemptSpec, ResumeRefused, Whereabouts
 from iriscw.worker.runtimes.inline import InlineRuntime
 from iriscw.worker.runtimes.process import ProcessRuntime
 

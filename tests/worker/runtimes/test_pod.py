@@ -17,13 +17,13 @@ from pod_world import PATIENCE_S, PODS, SLEEPER, pod_world
 from iriscw.cloud.kube.settings import SecretKey
 from iriscw.cloud.model import Capacity, Unavailable
 from iriscw.processes.contained import look
+from iriscw.processes.ends import EndKind
 from iriscw.processes.lease import NEVER_NS
 from iriscw.task.environment import GangFacts
 from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, facts
 from iriscw.worker.ports import (
     AttemptSpec,
     AttemptWithdrawn,
-    EndKind,
     ImageUnavailable,
     NotFreezable,
     ProgramMissing,
@@ -161,7 +161,7 @@ async def test_the_next_process_of_a_worker_takes_attempts_up(world):
         assert (await found["ended"].wait()).code == 3
         end = await found["running"].stop(60)
         assert (end.kind, end.code, end.killed) == (EndKind.STOPPED, 7, False)
-        assert end.stdout_bytes == len("up\n")
+        assert end.log_bytes == len("up\n")
 
 
 async def test_a_worker_that_is_gone_takes_nothing_with_it_but_the_lease(world):

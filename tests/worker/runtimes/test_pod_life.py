@@ -9,10 +9,9 @@ from hypothesis import given, strategies as st
 from iriscw.cloud.lifecycle import PodHealth
 from iriscw.cloud.model import Pod, PodPhase
 from iriscw.processes.contained import Found, Report
-from iriscw.processes.status import Ending
+from iriscw.processes.ends import EndKind, ProcessEnd
 from iriscw.processes.supervised import MissingBinary
 from iriscw.runtime.vocabulary import SECOND
-from iriscw.worker.ports import AttemptEnd, EndKind
 from iriscw.worker.runtimes.pod_life import (
     Course,
     GiveUp,
@@ -32,12 +31,12 @@ POD = Pod("p", "u", "1", {}, PodPhase.PENDING, False, node="n")
 REPORTS = [None, Report(), Report(MissingBinary("no program"))]
 ENDINGS = [
     None,
-    Ending(0, None),
-    Ending(3, None),
-    Ending(None, 15, stopped=True),
-    Ending(None, 9, stopped=True, killed=True),
-    Ending(None, 9, stopped=True, killed=True, lease_over=True),
-    Ending(None, 9, out_of_memory=True),
+    ProcessEnd(0, None),
+    ProcessEnd(3, None),
+    ProcessEnd(None, 15, stopped=True),
+    ProcessEnd(None, 9, stopped=True, killed=True),
+    ProcessEnd(None, 9, stopped=True, killed=True, lease_over=True),
+    ProcessEnd(None, 9, out_of_memory=True),
 ]
 PODS = [
     None,
@@ -88,7 +87,7 @@ def test_an_end_is_judged_whatever_is_known():
     for seen, settled, ordered in itertools.product(SEEN, (0, 3600 * SECOND), (False, True)):
         verdict = judge_end(seen, settled, ordered, PATIENCE)
         ending = seen.found.ending
-        if not isinstance(verdict, AttemptEnd):
+        if not isinstance(verdict, ProcessEnd):
             assert not seen.over
             assert (verdict is None) == (ending is None)
             continue
@@ -125,7 +124,7 @@ def test_the_ends_from_outside_have_the_clouds_words():
     oom = judge_end(Seen(found=began, pod=PODS[-3]), 0, False, PATIENCE)
     assert oom.kind is EndKind.OUT_OF_MEMORY
     evicted = attrs.evolve(POD, phase=PodPhase.FAILED, reason="Evicted", message="The node was low on memory")
-    stopped = attrs.evolve(began, ending=Ending(None, 15, stopped=True))
+    stopped = attrs.evolve(began, ending=ProcessEnd(None, 15, stopped=True))
     for found in (began, stopped):
         end = judge_end(Seen(found=found, pod=evicted), 0, False, PATIENCE)
         assert end.kind is EndKind.LOST
@@ -210,10 +209,10 @@ def test_memory_that_ran_out_is_told_as_that():
     pod = attrs.evolve(POD, phase=PodPhase.FAILED, reason="OOMKilled", exit_code=137)
     for ending, kind in (
         (None, EndKind.OUT_OF_MEMORY),
-        (Ending(None, 9), EndKind.OUT_OF_MEMORY),
-        (Ending(None, 9, stopped=True, killed=True), EndKind.STOPPED),
-        (Ending(None, 11), EndKind.SIGNALLED),
-        (Ending(1, None), EndKind.EXITED),
+        (ProcessEnd(None, 9), EndKind.OUT_OF_MEMORY),
+        (ProcessEnd(None, 9, stopped=True, killed=True), EndKind.STOPPED),
+        (ProcessEnd(None, 11), EndKind.SIGNALLED),
+        (ProcessEnd(1, None), EndKind.EXITED),
     ):
         found = Found(began=True, ending=ending)
         assert judge_end(Seen(found=found, pod=pod), 0, ending is not None and ending.stopped, PATIENCE).kind is kind

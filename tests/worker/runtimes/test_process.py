@@ -9,19 +9,18 @@ from pathlib import Path
 import anyio
 import attrs
 import pytest
-from hypothesis import given, strategies as st
 
 from iriscw.errors import InvalidArgument
+from iriscw.processes.ends import EndKind
 from iriscw.processes.identity import send_signal
 from iriscw.processes.lease import NEVER_NS, LeaseFile
-from iriscw.processes.supervised import Ending, Limits
+from iriscw.processes.supervised import Limits
 from iriscw.processes.sweep import marked_processes
 from iriscw.task.environment import task_environment
 from iriscw.task.payload import make_payload
 from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, facts
 from iriscw.worker.ports import (
     AttemptSpec,
-    EndKind,
     NotFreezable,
     ProgramMissing,
     ResultMissing,
@@ -30,7 +29,7 @@ from iriscw.worker.ports import (
     WorkerTrouble,
 )
 from iriscw.worker.runtimes import input_checks as given_module
-from iriscw.worker.runtimes.process import MARKER, ProcessRuntime, classify
+from iriscw.worker.runtimes.process import MARKER, ProcessRuntime
 
 PAUSE = "import signal; print('up', flush=True); signal.pause()"
 
@@ -161,7 +160,7 @@ async def test_a_restarted_worker_finds_its_attempts(runtime: ProcessRuntime) ->
     assert (await found["ended"].wait()).code == 3
     end = await found["running"].stop(20)
     assert (end.kind, end.signal, end.killed) == (EndKind.STOPPED, signal.SIGTERM, False)
-    assert end.stdout_bytes == len("up\n")
+    assert end.log_bytes == len("up\n")
     assert (await running.wait()).kind is EndKind.STOPPED
     assert marked_processes({MARKER: "running", "IRIS_WORKDIR": str(running.folder.work)}) == ()
 
@@ -282,42 +281,6 @@ async def test_a_lease_that_cannot_be_written_has_a_name(leased: ProcessRuntime,
     lease.close()
     with pytest.raises(WorkerTrouble, match="lease"):
         await leased.hold(NEVER_NS)
-
-
-@given(
-    st.builds(
-        Ending,
-        code=st.none() | st.integers(0, 255),
-        signal=st.none() | st.integers(1, 64),
-        stopped=st.booleans(),
-        killed=st.booleans(),
-        out_of_memory=st.booleans(),
-        lease_over=st.booleans(),
-    )
-)
-def test_every_ending_has_a_word_and_a_sentence(ending: Ending) -> None:
-    """Only an unasked exit with code 0 is a success."""
-    end = classify(ending)
-    assert end.reason
-    assert end.succeeded is (ending.code == 0 and not ending.stopped and not ending.lease_over)
-
-
-def test_a_stop_says_what_ended_it() -> None:
-    """The sentence begins with the one word that people look for."""
-    assert classify(Ending(None, 9, stopped=True, killed=True, lease_over=True)).reason == (
-        "stopped: its worker could not reach the controller until its lease was over"
-    )
-    assert classify(Ending(0, None, stopped=True)).reason == "stopped: it ended when it was told to"
-    assert classify(Ending(None, 9, stopped=True, killed=True)).reason == "stopped: it was killed after its grace"
-
-
-def test_the_kernels_kill_for_memory_has_its_own_word() -> None:
-    """It is the user's limit, not a stranger's signal."""
-    assert classify(Ending(None, 9, out_of_memory=True, max_rss_bytes=5)).kind is EndKind.OUT_OF_MEMORY
-    assert classify(Ending(None, 9)).kind is EndKind.SIGNALLED
-    neighbours = classify(Ending(None, 9, perhaps_out_of_memory=True, max_rss_bytes=5))
-    assert neighbours.kind is EndKind.SIGNALLED
-    assert neighbours.reason.startswith("killed by SIGKILL, perhaps by the kernel: ")
 
 
 @pytest.mark.parametrize("change", ["pathlib.Path(path).write_text('[' * 60000)", "os.mkfifo(path)", "os.mkdir(path)"])

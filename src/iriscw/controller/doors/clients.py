@@ -13,7 +13,6 @@ from contextlib import aclosing, nullcontext
 
 from iriscw.bundles.pack import BundleLimits, BundleTooLarge
 from iriscw.cloud.model import InvalidSpec, check_image
-from iriscw.controller import wire
 from iriscw.controller.doors import reading
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.endpoints import EndpointWatch
@@ -26,6 +25,7 @@ from iriscw.controller.payloads import display_name
 from iriscw.controller.stores import Stores
 from iriscw.controller.waiting import Reasons, steady
 from iriscw.errors import InvalidArgument, OperationError
+from iriscw.jobs import wire
 from iriscw.jobs.errors import ImageNotSupported, PythonNotSupported
 from iriscw.jobs.job_queries import OWN_STATE
 from iriscw.jobs.messages import (
@@ -43,6 +43,7 @@ from iriscw.jobs.messages import (
 )
 from iriscw.jobs.model import JOB_TERMINAL
 from iriscw.jobs.placement import PYTHON
+from iriscw.jobs.traits import MAX_REASON_CHARS
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import PermissionDenied
@@ -236,7 +237,7 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         """Order the end of a job."""
         view = await self._access.view(message.job, self._access.admin())
         reason = message.reason or "terminated by its user"
-        await self._access.ask("/jobs", TerminateJob(view.job_id, reason[: wire.MAX_REASON_CHARS]))
+        await self._access.ask("/jobs", TerminateJob(view.job_id, reason[:MAX_REASON_CHARS]))
         return v1.TerminateJobResponse(state=v1.JobState[view.state.name])
 
     async def watch_job(self, message: v1.WatchJobRequest) -> AsyncIterator[v1.JobStatus]:

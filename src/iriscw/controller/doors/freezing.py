@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 import attrs
 
 from iriscw.checkpoint.drivers.loading import NoSuchTier, named_tier
-from iriscw.controller import wire
 from iriscw.controller.checkpoint_labels import MAX_USER_LABELS, task_labels, without_gpus
 from iriscw.controller.doors.access import JOB_ID, Access
 from iriscw.controller.doors.agents import AgentBoard
@@ -23,6 +22,7 @@ from iriscw.controller.errors import JobUnavailable
 from iriscw.controller.events import EventHub
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.errors import ActorStopped, InvalidArgument, NoSuchActor
+from iriscw.jobs import wire
 from iriscw.jobs.errors import TaskNotRunning
 from iriscw.jobs.messages import ListTasks, TaskPage, TaskRow
 from iriscw.jobs.model import Suspension
@@ -162,7 +162,8 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
                 raise _reused()
             return await self._status(before)
         row = await self._access.task(job_id, message.task_index)
-        labels = task_labels(message.labels, job_id, message.task_index, row.gpus)
+        gpus = () if row.attempt is None else row.attempt.gpus
+        labels = task_labels(message.labels, job_id, message.task_index, gpus)
         process, node = self._reach(job_id, row)
         freeze = FreezeOrder(
             pid=process.pid,
@@ -182,7 +183,7 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
         """Find the process of a task that runs, and the machine that it is on."""
         task = f"task {row.index} of {job_id}"
         if row.suspension is not None and row.suspension.phase is not Suspension.NONE:
-            raise TaskNotRunning(f"{task} is {row.suspension.phase.value}")
+            raise TaskNotRunning(f"{task} is {row.suspension.phase.name.lower()}")
         connection = self._switchboard.find(row.worker_id) if row.worker_id and row.ending is None else None
         if connection is None:
             raise TaskNotRunning(f"{task} has no attempt on a worker that is heard of")

@@ -19,7 +19,6 @@ import logging
 
 import anyio
 
-from iriscw.controller import wire
 from iriscw.controller.doors.rules import MAX_HELD_ATTEMPTS
 from iriscw.controller.doors.streams import Connection, PendingEnd
 from iriscw.controller.granted_attempts import HeldAttempts
@@ -27,7 +26,9 @@ from iriscw.controller.logs import AttemptLog, LogStore
 from iriscw.controller.result_model import Reference, Verdict
 from iriscw.controller.results import ResultStore
 from iriscw.errors import InvalidArgument
+from iriscw.jobs import wire
 from iriscw.jobs.model import Ending, Observation, Observed, Suspension, TaskState
+from iriscw.jobs.traits import Fault
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import replace
 
@@ -202,13 +203,13 @@ class Intake:
                 await _acknowledge_result(uid, self._results.stored(uid), connection)
         if ended and whole:
             self._logs.finish(uid)
-        seen = wire.observation(sent, logs_stored=known.end, with_end=not waits)
+        seen = wire.read_observation(sent, logs_stored=known.end, with_end=not waits)
         if suspended and waits:  # whoever is told that it is lets its worker forget it, and the rest of its log
             return replace(seen, suspension=Suspension.SUSPENDING)
         if verdict is Verdict.REFUSED and seen.ending is Ending.SUCCEEDED:
             refusal = self._results.refusal(uid)
-            reason = f"{type(refusal).__name__}: {refusal}"
-            return replace(seen, ending=Ending.FAILED, started=True, reason=reason)
+            fault = Fault(type(refusal).__name__, str(refusal))
+            return replace(seen, ending=Ending.FAILED, started=True, fault=fault)
         return seen
 
     async def _settle(self, sent: v1.ResultRef, known: AttemptLog) -> Verdict:
@@ -276,4 +277,4 @@ def _of_a_stranger(sent: v1.AttemptObserved) -> Observation:
         suspension = Suspension.SUSPENDED if suspended else Suspension.NONE
         return Observation(sent.attempt_uid, TaskState.ASSIGNED, suspension=suspension)
     reason = "it is over on a worker that is not known to have been given it"
-    return Observation(sent.attempt_uid, TaskState.ASSIGNED, Ending.MISSING, reason=reason)
+    return Observation(sent.attempt_uid, TaskState.ASSIGNED, Ending.MISSING, fault=Fault("", reason))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import anyio.lowlevel
 import attrs
 
-from iriscw.controller import wire
+from iriscw.jobs import wire
 from iriscw.jobs.messages import MAX_PAGE, JobRow
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.encoding import encode

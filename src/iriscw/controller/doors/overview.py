@@ -13,13 +13,14 @@ import attrs
 
 from iriscw._version import __version__
 from iriscw.cloud.model import Capacity
-from iriscw.controller import wire
+from iriscw.cloud.wire import amount, attributes
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.listing import page_size
 from iriscw.controller.doors.rules import CLUSTER_RULES
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.fleet.messages import DescribeFleet, ReopenGroup
 from iriscw.fleet.model import FleetDescription, GroupConfig, SliceRow
+from iriscw.fleet.wire import pool_status, slice_status
 from iriscw.jobs.messages import MAX_PAGE, JobPage, ListJobs, SchedulerFigures, SchedulerStatistics
 from iriscw.journal.port import Journal, JournalStatus
 from iriscw.proto.iriscw import v1
@@ -86,7 +87,7 @@ class Overview:
         rows.sort(key=lambda row: row.slice_id)
         figures = await self.scheduler()
         committed, attempts = dict(figures.committed), dict(figures.attempts)
-        page = [wire.slice_status(row, self._workers(row, committed, attempts)) for row in rows[:size]]
+        page = [slice_status(row, self._workers(row, committed, attempts)) for row in rows[:size]]
         return page, rows[size - 1].slice_id if len(rows) > size else ""
 
     def _workers(
@@ -97,15 +98,15 @@ class Overview:
         for worker_id in row.workers:
             status = v1.WorkerStatus(
                 worker_id=worker_id,
-                committed=wire.amount(committed.get(worker_id, Capacity())),
+                committed=amount(committed.get(worker_id, Capacity())),
                 live_attempts=attempts.get(worker_id, 0),
             )
             connection = connections.get(worker_id)
             if connection is not None:
                 info = connection.info
                 status.incarnation, status.address, status.connected = info.incarnation, info.address, True
-                status.capacity = wire.amount(info.capacity)
-                status.attributes = wire.attribute_map(info.attributes)
+                status.capacity = amount(info.capacity)
+                status.attributes = attributes(info.attributes)
             workers.append(status)
         return workers
 
@@ -113,7 +114,7 @@ class Overview:
         """Return a page of scale groups and the token of the next."""
         fleet = await self.fleet()
         rows = sorted((row for row in fleet.groups if row.group > after), key=lambda row: row.group)
-        page = [wire.pool_status(row, self._facts.groups.get(row.group), fleet.slices) for row in rows[:size]]
+        page = [pool_status(row, self._facts.groups.get(row.group), fleet.slices) for row in rows[:size]]
         return page, rows[size - 1].group if len(rows) > size else ""
 
     async def cluster(self, version: str) -> v1.ClusterStatus:

@@ -35,7 +35,7 @@ from functools import partial
 import anyio
 import attrs
 
-from iriscw.controller import wire
+from iriscw.cloud.wire import read_amount, read_attributes
 from iriscw.controller.admission import RETRY_AFTER_MS, AdmissionGate
 from iriscw.controller.doors.intake import Intake
 from iriscw.controller.doors.rules import CHUNK_BYTES, MAX_HELD_ATTEMPTS, WORKER_RULES
@@ -57,6 +57,7 @@ from iriscw.errors import (
 )
 from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerSeen
 from iriscw.fleet.model import GroupConfig, WorkerRefused, slice_name, worker_path
+from iriscw.jobs import wire
 from iriscw.jobs.model import (
     Ending,
     Observation,
@@ -69,6 +70,7 @@ from iriscw.jobs.model import (
     TaskState,
     WorkerStream,
 )
+from iriscw.jobs.traits import Fault
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import PermissionDenied, VersionMismatch
@@ -76,6 +78,7 @@ from iriscw.rpc.tokens import Role
 from iriscw.runtime import ActorSystem
 from iriscw.runtime.edge.session import SessionPort
 from iriscw.runtime.vocabulary import MILLISECOND, ROOT, ActorPath
+from iriscw.tiers.drivers.s3_place import with_own
 from iriscw.tiers.ports import ObjectNotFound
 
 log = logging.getLogger(__name__)
@@ -232,8 +235,8 @@ class WorkerDoor(v1.WorkerServiceBase):
             text = f"the fleet expects no worker {hello.worker_id!r}"
             return v1.Refused(reason=v1.RefusalReason.UNKNOWN_WORKER, text=text, retry_after_ms=RETRY_AFTER_MS)
         path, group = found
-        offered = wire.capacity(hello.capacity)
-        attributes = wire.attributes(hello.attributes)
+        offered = read_amount(hello.capacity)
+        attributes = read_attributes(hello.attributes)
         dial = WorkerDialled(hello.worker_id, hello.incarnation, offered, attributes, hello.address, hello.node)
         try:
             accepted = await self._actors().ask(path, dial)
@@ -437,10 +440,13 @@ class WorkerDoor(v1.WorkerServiceBase):
             document = await self._stores.payloads.load(order.spec.entrypoint.payload_sha256)
         except ObjectNotFound as error:
             # Nobody could begin it: that is not this worker's fault.
-            refused = Observation(order.uid, TaskState.ASSIGNED, Ending.REFUSED, reason=str(error), unstartable=True)
+            fault = Fault("", str(error))
+            refused = Observation(order.uid, TaskState.ASSIGNED, Ending.REFUSED, fault=fault, unstartable=True)
             await connection.report(Observed((refused,)))
             return None
-        content = bytes(wire.specification(order, document, self._settings.task_environment))
+        # A job that says where s3:// is, by whichever variable, is not told where the cluster has it.
+        environment = with_own(self._settings.task_environment, dict(order.spec.environment))
+        content = bytes(wire.specification(order, document, environment))
         digest = hashlib.sha256(content).digest()
         if digest not in connection.hello.specification_hashes:
             message = v1.Specification(hash=digest, content=content)

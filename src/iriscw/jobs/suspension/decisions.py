@@ -98,6 +98,7 @@ from iriscw.jobs.suspension.records import (
     SuspensionUndone,
     ThawUndone,
 )
+from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import (
     Cancel,
     CancelTimer,
@@ -281,7 +282,7 @@ class SuspendDecisions:
             seen.state,
             Ending.WORKER_LOST,
             started=True,
-            reason=move.given_up,
+            fault=Fault("", move.given_up),
             log_offset=seen.log_offset,
             logs_stored=seen.logs_stored,
         )
@@ -303,7 +304,7 @@ class SuspendDecisions:
         return True
 
     def _lost(self, ledger: Ledger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
-        seen = Observation(uid, TaskState.RUNNING, Ending.WORKER_LOST, started=True, reason=reason)
+        seen = Observation(uid, TaskState.RUNNING, Ending.WORKER_LOST, started=True, fault=Fault("", reason))
         end_attempt(ledger, index, Ending.WORKER_LOST, seen, ends, ctx, self.settings.logs_bound_ns)
 
     def _give_up(self, ledger: Ledger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:

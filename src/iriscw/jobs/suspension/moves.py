@@ -102,8 +102,11 @@ def thaw_keys(freeze: str) -> tuple[str, ...]:
 
 
 def grant_of(uid: str, move: Move) -> str:
-    """Name the grant to go on: one for each suspension, because whoever has it has it until the end."""
-    return f"leave-{uid}-{move.number}"
+    """Name the grant to go on: one for each suspension, because whoever has it has it until the end.
+
+    Those that earlier versions gave begin otherwise; nothing reads a name.
+    """
+    return f"grant-{uid}-{move.number}"
 
 
 def drop_of(uid: str, move: Move | None) -> DropCheckpoint | None:

@@ -13,11 +13,12 @@ import anyio
 import pytest
 
 from iriscw.errors import InvalidArgument
+from iriscw.processes.ends import EndKind
 from iriscw.task.context import context
 from iriscw.task.environment import AttemptFacts
 from iriscw.task.payload import make_payload
 from iriscw.task.result import load_result, read_result_summary
-from iriscw.worker.ports import AttemptExists, AttemptSpec, EndKind, PayloadRefused, RunningAttempt, TaskRuntime
+from iriscw.worker.ports import AttemptExists, AttemptSpec, PayloadRefused, RunningAttempt, TaskRuntime
 
 HOUR_NS = 3600 * 10**9
 
@@ -74,7 +75,7 @@ class TaskRuntimeConformance:
         assert read_result_summary(await _result(attempt)).message == "no such word"
         log = await anyio.Path(attempt.stderr).read_bytes()
         assert b"ValueError: no such word" in log
-        assert end.stderr_bytes == len(log)
+        assert end.log_bytes == len(log)
 
     async def test_a_task_knows_itself(self, runtime: TaskRuntime) -> None:
         """``iriscw.context()`` and the token file, in the task and in its threads."""

@@ -16,9 +16,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from iriscw.jobs.model import Observation
 from iriscw.rpc.http1 import HttpResponse, Route
 from iriscw.worker.messages import AttemptChanged, Connected, Disconnected, LeaseExpired
-from iriscw.worker.model import Observation, Phase
+from iriscw.worker.model import Phase
 
 if TYPE_CHECKING:  # who has no pods loads nothing of Kubernetes
     from iriscw.worker.runtimes.pod_view import ViewStatistics
@@ -53,8 +54,8 @@ class Figures:
     def note(self, event: object) -> None:
         """Count an event."""
         match event:
-            case AttemptChanged(observation=seen):
-                self._note_attempt(seen)
+            case AttemptChanged(phase=phase, observation=seen):
+                self._note_attempt(phase, seen)
             case Connected(session_id=session_id):
                 self.session_id = session_id
                 self._connected.set(1)
@@ -65,19 +66,19 @@ class Figures:
             case LeaseExpired():
                 self._leases.inc()
 
-    def _note_attempt(self, seen: Observation) -> None:
+    def _note_attempt(self, phase: Phase, seen: Observation) -> None:
         before = self._phases.pop(seen.uid, None)
         if before is not None:
             self._live.labels(before.value).dec()
         if seen.live:
-            self._phases[seen.uid] = seen.phase
-            self._live.labels(seen.phase.value).inc()
+            self._phases[seen.uid] = phase
+            self._live.labels(phase.value).inc()
             return
         if seen.ending is not None:
             self._ended.labels(seen.ending.value).inc()
-        if seen.started_wall_ns:
-            self._ran.observe(max(0, seen.ended_wall_ns - seen.started_wall_ns) / _SECOND)
-        self._logs.inc(seen.log_bytes)
+        if seen.process_started_wall_ns:
+            self._ran.observe(max(0, seen.process_ended_wall_ns - seen.process_started_wall_ns) / _SECOND)
+        self._logs.inc(seen.log_offset)
 
     def show_pods(self, statistics: Callable[[], ViewStatistics]) -> None:
         """Show figures of the pods that attempts have, as they are whenever somebody asks."""

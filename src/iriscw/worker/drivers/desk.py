@@ -19,6 +19,8 @@ import anyio.to_thread
 import attrs
 
 from iriscw.errors import OperationError
+from iriscw.jobs.traits import Fault, ResultFacts
+from iriscw.processes.ends import EndKind, ProcessEnd
 from iriscw.processes.supervised import Limits
 from iriscw.runtime.vocabulary import replace
 from iriscw.task.environment import GPU_ORDER, GPU_ORDER_VARIABLE, AttemptFacts, GangFacts
@@ -43,12 +45,10 @@ from iriscw.worker.effects import (
     Withdraw,
 )
 from iriscw.worker.gpus import Offer
-from iriscw.worker.model import MAX_FAULT_CHARS, Fault, Order, ResultFacts, Specification
+from iriscw.worker.model import MAX_FAULT_CHARS, Order, Specification
 from iriscw.worker.ports import (
-    AttemptEnd,
     AttemptSpec,
     AttemptWithdrawn,
-    EndKind,
     PayloadRefused,
     ResultMissing,
     ResultUnreadable,
@@ -443,26 +443,15 @@ def _unasked_ports() -> tuple[int, int]:
         return 32_768, 60_999
 
 
-def finish(end: AttemptEnd, result: bytes | None, wall_ns: int, fault: Fault | None = None) -> Finish:
-    """Say in the worker's words how a process ended; ``fault`` is that of a result which cannot be read.
+def finish(end: ProcessEnd, result: bytes | None, wall_ns: int, fault: Fault | None = None) -> Finish:
+    """Say how a process ended and what it left; ``fault`` is that of a result which cannot be read.
 
     Bytes that are no result are not described: nobody could read them. What is left of them is the fault.
     """
     facts = None
     if result is not None:
         facts, fault = read_result(result)
-    return Finish(
-        wall_ns=wall_ns,
-        code=end.code,
-        signal=end.signal,
-        stopped=end.kind in (EndKind.STOPPED, EndKind.LEASE_OVER),
-        out_of_memory=end.kind is EndKind.OUT_OF_MEMORY,
-        reason=end.reason,
-        log_bytes=end.stdout_bytes + end.stderr_bytes,
-        result=facts,
-        fault=fault,
-        lease_over=end.kind is EndKind.LEASE_OVER,
-    )
+    return Finish(end, wall_ns, facts, fault)
 
 
 def result_facts(result: bytes) -> ResultFacts:
@@ -482,7 +471,7 @@ def read_result(result: bytes) -> tuple[ResultFacts | None, Fault | None]:
     return facts, Fault(summary.error_type[:256], (summary.traceback or summary.message)[-MAX_FAULT_CHARS:])
 
 
-def lost_result(error: ResultUnreadable, end: AttemptEnd) -> Fault | None:
+def lost_result(error: ResultUnreadable, end: ProcessEnd) -> Fault | None:
     """Say why an attempt that has ended has no result; None where it was ended from outside, and owes none."""
     if not isinstance(error, ResultMissing):
         return unreadable(error)

@@ -24,10 +24,11 @@ import anyio.to_thread
 import attrs
 
 from iriscw.errors import OperationError
+from iriscw.jobs.model import Observation
+from iriscw.jobs.traits import Fault
 from iriscw.proto.iriscw import v1
 from iriscw.worker.drivers.desk import Held, result_facts, unreadable
 from iriscw.worker.inotify import FileWatch, Growth
-from iriscw.worker.model import Fault, Observation
 from iriscw.worker.ports import ResultUnreadable
 
 log = logging.getLogger(__name__)

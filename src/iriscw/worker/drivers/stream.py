@@ -19,7 +19,10 @@ import anyio.to_thread
 import attrs
 
 from iriscw.cloud.model import Attributes, Capacity
+from iriscw.cloud.wire import amount, attributes
 from iriscw.errors import OperationError
+from iriscw.jobs.model import Observation
+from iriscw.jobs.wire import observation
 from iriscw.processes.identity import ProcessIdentity, pid_namespace
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import BidiCall, RpcChannel
@@ -32,7 +35,6 @@ from iriscw.worker.drivers.specifications import Specifications, SpecificationsF
 from iriscw.worker.effects import Dial
 from iriscw.worker.inotify import FileWatch
 from iriscw.worker.messages import Changed, Flush, Flushed, Goodbye, ObservedAll
-from iriscw.worker.model import Observation, Phase
 
 CONNECT = "/iriscw.v1.WorkerService/Connect"
 
@@ -117,8 +119,8 @@ class ControllerStream:
             incarnation=identity.incarnation,
             iriscw_version=version("iriscw"),
             python_version=python_name(this_python()),
-            capacity=wire.amount(identity.capacity),
-            attributes=wire.attributes(identity.attributes),
+            capacity=amount(identity.capacity),
+            attributes=attributes(identity.attributes),
             address=self._address(),
             specification_hashes=[bytes.fromhex(name) for name in self._specifications.hashes],
             node=identity.node,
@@ -165,11 +167,11 @@ class ControllerStream:
     async def _upward(self, call: Call, port: SessionPort, shipping: Shipping, tasks: anyio.abc.TaskGroup) -> None:
         async for item in port:
             match item:
-                case Changed(observation=seen) if seen.phase is Phase.ENDED:
+                case Changed(observation=seen) if seen.ending is not None:
                     shipping.begin(seen)
                     tasks.start_soon(self._end, call, shipping, seen, None)
                     continue
-                case Changed(observation=seen) if seen.was_started:
+                case Changed(observation=seen) if seen.started:
                     shipping.begin(seen)
                 case Flush():
                     tasks.start_soon(self._flush, port, shipping)
@@ -203,7 +205,7 @@ class ControllerStream:
         await shipping.until_sent(seen.uid)
         found = shipping.as_found(seen)
         if found != told:
-            await call.send(v1.WorkerMessage(observed=wire.observed(found)))
+            await call.send(v1.WorkerMessage(observed=observation(found)))
 
     async def _flush(self, port: SessionPort, shipping: Shipping) -> None:
         await shipping.until_acked()

@@ -22,11 +22,12 @@ import attrs
 
 from iriscw.errors import InvalidArgument
 from iriscw.files import write_atomic
+from iriscw.processes.ends import ProcessEnd
 from iriscw.task.context import TaskContext, entered
 from iriscw.task.environment import PRIVATE_FOLDER, RESULT_FILE
 from iriscw.task.payload import load_payload
 from iriscw.task.result import encode_exception, encode_value
-from iriscw.worker.ports import AttemptEnd, AttemptSpec, EndKind, NotFreezable
+from iriscw.worker.ports import AttemptSpec, NotFreezable
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
 from iriscw.worker.runtimes.input_checks import check_payload
 from iriscw.worker.runtimes.not_suspendable import Unmoved
@@ -42,26 +43,25 @@ class InlineAttempt(FolderAttempt):
     """
 
     _ended: anyio.Event = attrs.field(factory=anyio.Event)
-    _end: AttemptEnd | None = None
+    _end: ProcessEnd | None = None
 
-    async def wait(self) -> AttemptEnd:
+    async def wait(self) -> ProcessEnd:
         """Wait until it has ended, or was abandoned."""
         await self._ended.wait()
         assert self._end is not None, "the end is set before the event"
         return self._end
 
-    async def stop(self, grace_s: float) -> AttemptEnd:
+    async def stop(self, grace_s: float) -> ProcessEnd:
         """Return the call ``grace_s`` to return, then abandon its thread."""
         with anyio.move_on_after(grace_s):
             return await self.wait()
-        self.finish(AttemptEnd(EndKind.STOPPED, killed=True, reason="its thread was abandoned after its grace"))
+        self.finish(ProcessEnd(stopped=True, killed=True, text="its thread was abandoned after its grace"))
         return await self.wait()
 
-    def finish(self, end: AttemptEnd) -> None:
+    def finish(self, end: ProcessEnd) -> None:
         """Set the end, unless it has one: what an abandoned thread gives comes too late."""
         if self._end is None:
-            stdout_bytes, stderr_bytes = self.folder.log_bytes()
-            self._end = attrs.evolve(end, stdout_bytes=stdout_bytes, stderr_bytes=stderr_bytes)
+            self._end = attrs.evolve(end, log_bytes=self.folder.log_bytes())
             self._ended.set()
 
 
@@ -85,7 +85,7 @@ class InlineRuntime(Unmoved):
 
         def run() -> None:
             code = _call(spec, folder)
-            end = AttemptEnd(EndKind.EXITED, code, reason=f"exit code {code}")
+            end = ProcessEnd(code)
             try:
                 anyio.from_thread.run_sync(attempt.finish, end, token=token)
             except anyio.RunFinishedError:

@@ -31,6 +31,7 @@ from iriscw.cloud.kube.tasks import OWN_HOST, TaskPod
 from iriscw.cloud.model import CloudError, InvalidSpec
 from iriscw.errors import InvalidArgument
 from iriscw.processes.contained import command, look, provide_supervisor, withdraw, write_order
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.lease import LeaseFile
 from iriscw.processes.status import write_stop
 from iriscw.processes.supervised import STUCK_MARGIN_S, BinaryRefused, FilterRefused, MissingBinary, Program
@@ -38,7 +39,6 @@ from iriscw.processes.sweep import SweepFailed
 from iriscw.task.environment import AttemptFacts, gang_environment, task_environment
 from iriscw.worker.inotify import FileWatch, Growth
 from iriscw.worker.ports import (
-    AttemptEnd,
     AttemptNotStarted,
     AttemptSpec,
     AttemptWithdrawn,
@@ -100,7 +100,7 @@ class PodAttempt(FolderAttempt):
     seen_gpus: tuple[str, ...] = ()
     """What its pod says of its GPUs."""
     _ordered: bool = False
-    _end: AttemptEnd | None = None
+    _end: ProcessEnd | None = None
     _lock: anyio.Lock = attrs.field(factory=anyio.Lock)
 
     @property
@@ -138,14 +138,14 @@ class PodAttempt(FolderAttempt):
                     case Wait(span=span):
                         await wait(span / SECOND)
 
-    async def wait(self) -> AttemptEnd:
+    async def wait(self) -> ProcessEnd:
         """Wait until it has ended."""
         async with self._lock:
             if self._end is None:
                 self._end = await self._ended()
             return self._end
 
-    async def _ended(self) -> AttemptEnd:
+    async def _ended(self) -> ProcessEnd:
         known_since: int | None = None
         with self._noticing() as wait:
             while True:
@@ -155,12 +155,11 @@ class PodAttempt(FolderAttempt):
                     known_since = now
                 settled = 0 if known_since is None else now - known_since
                 verdict = judge_end(seen, settled, self._ordered or seen.found.stopping, self.patience)
-                if isinstance(verdict, AttemptEnd):
-                    stdout_bytes, stderr_bytes = await anyio.to_thread.run_sync(self.folder.log_bytes)
-                    return attrs.evolve(verdict, stdout_bytes=stdout_bytes, stderr_bytes=stderr_bytes)
+                if isinstance(verdict, ProcessEnd):
+                    return attrs.evolve(verdict, log_bytes=await anyio.to_thread.run_sync(self.folder.log_bytes))
                 await wait(LOOK_S if verdict is None else verdict.span / SECOND)
 
-    async def stop(self, grace_s: float) -> AttemptEnd:
+    async def stop(self, grace_s: float) -> ProcessEnd:
         """Ask it to end, by a file; delete its pod if it does not."""
         self._ordered = True
         try:
@@ -172,7 +171,7 @@ class PodAttempt(FolderAttempt):
                 return await self.wait()
         return await self._force()
 
-    async def _force(self) -> AttemptEnd:
+    async def _force(self) -> ProcessEnd:
         pod, gone = self.view.state(self.name)
         try:
             if pod is None and not gone:

@@ -22,10 +22,9 @@ import attrs
 from iriscw.cloud.lifecycle import PodHealth, judge_pod
 from iriscw.cloud.model import Pod, PodPhase
 from iriscw.processes.contained import Found
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.supervised import NotStarted
 from iriscw.runtime.vocabulary import SECOND
-from iriscw.worker.ports import AttemptEnd, EndKind
-from iriscw.worker.runtimes.exit_status import classify
 
 NO_ORDER: Final = 66
 """The exit code of a supervisor that finds no order."""
@@ -170,7 +169,7 @@ def _is_no_image(seen: Seen) -> bool:
     return seen.pod is not None and seen.pod.exit_code not in (None, 0, NO_ORDER, KILLED, TERMINATED)
 
 
-def judge_end(seen: Seen, settled: int, ordered: bool, patience: Patience) -> AttemptEnd | Wait | None:
+def judge_end(seen: Seen, settled: int, ordered: bool, patience: Patience) -> ProcessEnd | Wait | None:
     """Say how an attempt ended; None while only something that happens can tell.
 
     Args:
@@ -184,17 +183,17 @@ def judge_end(seen: Seen, settled: int, ordered: bool, patience: Patience) -> At
         if not seen.over and settled < patience.settle:
             return Wait(patience.settle - settled)
         if ending.stopped and not ending.lease_over and not ordered:
-            return AttemptEnd(EndKind.LOST, reason=f"its pod was ended by somebody else: {words_of(seen)}")
+            return ProcessEnd(text=f"its pod was ended by somebody else: {words_of(seen)}")
         if ending.signal == SIGKILL and not ending.stopped and _was_out_of_memory(seen):
             ending = attrs.evolve(ending, out_of_memory=True)  # the kernel took one process, and not the supervisor
-        return classify(ending)
+        return ending
     if not seen.over:
         return None
     if ordered:
-        return AttemptEnd(EndKind.STOPPED, killed=True, reason="stopped: it was killed after its grace")
+        return ProcessEnd(stopped=True, killed=True)
     if _was_out_of_memory(seen):
-        return AttemptEnd(EndKind.OUT_OF_MEMORY, signal=9, reason="its container was killed by the kernel for memory")
-    return AttemptEnd(EndKind.LOST, reason=f"its pod is gone, and nobody saw how it ended: {words_of(seen)}")
+        return ProcessEnd(signal=9, out_of_memory=True, text="its container was killed by the kernel for memory")
+    return ProcessEnd(text=f"its pod is gone, and nobody saw how it ended: {words_of(seen)}")
 
 
 def _was_out_of_memory(seen: Seen) -> bool:

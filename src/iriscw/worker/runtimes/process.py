@@ -31,6 +31,7 @@ import attrs
 
 from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder, read_bounded, write_atomic
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.environment import basic_environment
 from iriscw.processes.grants import (
     NOBODY,
@@ -46,7 +47,7 @@ from iriscw.processes.grants import (
 )
 from iriscw.processes.identity import ProcessIdentity, is_alive
 from iriscw.processes.lease import LeaseFile
-from iriscw.processes.status import Ending, StatusDamaged, read_ending, read_identity
+from iriscw.processes.status import StatusDamaged, read_end, read_identity
 from iriscw.processes.supervised import (
     BinaryRefused,
     FilterRefused,
@@ -61,7 +62,6 @@ from iriscw.processes.supervised import (
 from iriscw.task.environment import task_environment
 from iriscw.worker.inotify import FileWatch
 from iriscw.worker.ports import (
-    AttemptEnd,
     AttemptSpec,
     NotFreezable,
     ProgramMissing,
@@ -70,7 +70,6 @@ from iriscw.worker.ports import (
     WorkerTrouble,
 )
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
-from iriscw.worker.runtimes.exit_status import classify
 from iriscw.worker.runtimes.input_checks import PROGRAM_DEFAULTS, argv_of, check_environment, filter_of
 from iriscw.worker.runtimes.workdir import UID as _UID, AttemptFolder, folders_below
 
@@ -110,17 +109,16 @@ class ProcessAttempt(FolderAttempt):
         """The process above it."""
         return self.supervised.supervisor
 
-    async def wait(self) -> AttemptEnd:
+    async def wait(self) -> ProcessEnd:
         """Wait until it has ended."""
         return await self._end(await self.supervised.wait())
 
-    async def stop(self, grace_s: float) -> AttemptEnd:
+    async def stop(self, grace_s: float) -> ProcessEnd:
         """Ask it to end with SIGTERM, kill all of it after ``grace_s``."""
         return await self._end(await self.supervised.stop(grace_s))
 
-    async def _end(self, ending: Ending) -> AttemptEnd:
-        stdout_bytes, stderr_bytes = await anyio.to_thread.run_sync(self.folder.log_bytes)
-        return attrs.evolve(classify(ending), stdout_bytes=stdout_bytes, stderr_bytes=stderr_bytes)
+    async def _end(self, end: ProcessEnd) -> ProcessEnd:
+        return attrs.evolve(end, log_bytes=await anyio.to_thread.run_sync(self.folder.log_bytes))
 
 
 @attrs.frozen
@@ -369,7 +367,7 @@ def _came_back(folder: Path, grant: str) -> bool:
         return False
     try:
         found = read_identity(folder)
-        return read_ending(folder) is not None or (found is not None and is_alive(found[0]))
+        return read_end(folder) is not None or (found is not None and is_alive(found[0]))
     except StatusDamaged:
         return True
 

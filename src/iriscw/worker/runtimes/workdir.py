@@ -156,9 +156,9 @@ class AttemptFolder:
         known = said.get(_CALLABLE) if isinstance(said, dict) else None
         return (self.work / PRIVATE_FOLDER / PAYLOAD_FILE).exists() if known is None else known is True
 
-    def log_bytes(self) -> tuple[int, int]:
-        """Return the lengths of both logs; one that the program removed, or made a link of, has none."""
-        return _size(self.stdout), 0 if self.one_log else _size(self.stderr)
+    def log_bytes(self) -> int:
+        """Return the length of both logs together; one that the program removed, or made a link of, has none."""
+        return _size(self.stdout) + (0 if self.one_log else _size(self.stderr))
 
     def remove(self) -> None:
         """Remove the folder, its record first: what is left by a crash is no attempt any more."""

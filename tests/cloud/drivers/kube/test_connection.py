@@ -13,7 +13,8 @@ import pytest
 from local_streams import LocalStreams
 from served_pods import drivers_of, made_pod, running_pod, serve
 
-from iriscw.cloud.drivers.kube import connection as connection_module, exec as exec_module
+from iriscw.cloud.drivers import attended as attended_module
+from iriscw.cloud.drivers.kube import exec as exec_module
 from iriscw.cloud.drivers.kube.streams import V4
 from iriscw.cloud.model import ExecOutput, Forbidden, Gone, InvalidSpec, Unavailable
 from iriscw.cloud.ports import Connection
@@ -184,7 +185,7 @@ async def test_a_node_that_cannot_be_reached_yet_is_waited_for(connection, strea
 async def test_a_node_that_is_never_reached_is_told(connection, streams, monkeypatch):
     """Nothing was run, and both ways of running say so; waiting says that it took too long."""
     streams._reachable = lambda _node: False
-    monkeypatch.setattr(connection_module, "BEGIN_S", 0.3)
+    monkeypatch.setattr(attended_module, "BEGIN_S", 0.3)
     for attempt in (connection.run(["true"], 20), connection.run(["true"], 0.1), anext(connection.stream(["true"]))):
         with pytest.raises(Unavailable, match="nothing was"):
             await attempt

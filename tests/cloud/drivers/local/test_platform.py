@@ -23,8 +23,8 @@ from iriscw.cloud.drivers.local.platform import POD_MARKER, LocalOptions, LocalP
 from iriscw.cloud.drivers.local.pods import LocalPodDriver
 from iriscw.cloud.drivers.local.pools import LocalNodePoolDriver
 from iriscw.cloud.model import Capacity, Gone, Pod, PodPhase, Unavailable
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.identity import read_stat
-from iriscw.processes.status import Ending
 from iriscw.processes.supervised import Supervised
 from iriscw.processes.sweep import SweepFailed, marked_processes
 from iriscw.testing.conformance.cloud import CloudConformance, CloudUnderTest
@@ -475,7 +475,7 @@ async def test_what_cannot_be_done_just_now_delays_and_does_not_end_the_platform
     troubles: list[Exception] = [OSError(errno.EMFILE, "too many"), SweepFailed("not yet"), OSError(errno.EIO, "lost")]
     late: list[Exception] = [SweepFailed("not yet")]
 
-    async def troubled_wait(running: Supervised) -> Ending:
+    async def troubled_wait(running: Supervised) -> ProcessEnd:
         ending = await wait(running)  # first: only what a supervisor left behind is swept, never a program that runs
         if troubles:
             raise troubles.pop()

@@ -18,8 +18,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 import anyio
 import attrs
 
+from iriscw.cloud.drivers.attended import AttendedConnection
 from iriscw.cloud.drivers.docker.engine import CALL_S, DockerEngine, open_engine
-from iriscw.cloud.drivers.kube.connection import AttendedConnection
 from iriscw.cloud.drivers.kube.exec import STATUS, STDERR, STDIN, STDOUT, Attended, interpreted, new_mark
 from iriscw.cloud.drivers.kube.places import NotYet
 from iriscw.cloud.kube.messages import ApiUnreachable

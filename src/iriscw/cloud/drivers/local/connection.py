@@ -28,8 +28,8 @@ from iriscw.cloud.drivers.local.records import PodRecord
 from iriscw.cloud.model import ExecEnd, ExecOutput, ExecResult, Gone, InvalidSpec, PodPhase, Unavailable
 from iriscw.cloud.ports import MAX_EXEC_OUTPUT_BYTES
 from iriscw.files import make_private_folder, remove_tree
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.lease import LeaseFile
-from iriscw.processes.status import Ending
 from iriscw.processes.supervised import NotStarted, Program, SpawnFailed, Supervised, launch
 
 STREAM_CHUNK_BYTES = 64 << 10
@@ -171,7 +171,7 @@ def _read(path: Path) -> tuple[bytes, bool]:
     return data[:MAX_EXEC_OUTPUT_BYTES], len(data) > MAX_EXEC_OUTPUT_BYTES
 
 
-def _code(ending: Ending) -> int:
+def _code(ending: ProcessEnd) -> int:
     """Return the exit code.
 
     Raises:

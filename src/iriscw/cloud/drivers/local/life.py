@@ -18,7 +18,7 @@ import anyio.to_thread
 import attrs
 
 from iriscw.cloud.model import PodPhase, Unavailable
-from iriscw.processes.status import Ending
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.supervised import Supervised
 from iriscw.processes.sweep import SweepFailed
 
@@ -71,7 +71,7 @@ async def stop_pod(running: Supervised, grace_s: float) -> None:
         await running.stop(grace_s)
 
 
-def judge(ending: Ending, loss: str) -> tuple[PodPhase, str]:
+def judge(ending: ProcessEnd, loss: str) -> tuple[PodPhase, str]:
     if loss:
         return PodPhase.FAILED, loss
     if ending.code == 0:

@@ -56,8 +56,8 @@ from iriscw.cloud.model import (
     Removed,
     Upserted,
 )
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.environment import basic_environment
-from iriscw.processes.status import Ending
 from iriscw.processes.supervised import NotStarted, Program, Supervised, adopt, launch
 from iriscw.processes.sweep import SweepFailed, sweep
 
@@ -357,7 +357,7 @@ class LocalPlatform:
             if current.phase is PodPhase.PENDING:
                 await self.change_pod(attrs.evolve(current, phase=PodPhase.RUNNING))
 
-    async def _ending(self, record: PodRecord, running: Supervised) -> Ending:
+    async def _ending(self, record: PodRecord, running: Supervised) -> ProcessEnd:
         while True:
             try:
                 return await running.wait()

@@ -181,7 +181,6 @@ __all__ = (
     "SuspendAttempt",
     "SuspendTaskRequest",
     "Suspension",
-    "SuspensionPhase",
     "TaskCount",
     "TaskRuntimeKind",
     "TaskSpecification",
@@ -962,6 +961,10 @@ class StopReason(betterproto2.Enum):
 
 
 class Suspension(betterproto2.Enum):
+    """
+    Where an attempt stands between running and not. The state of its task is RUNNING meanwhile.
+    """
+
     UNSPECIFIED = 0
     """
     It runs, or has ended.
@@ -974,12 +977,12 @@ class Suspension(betterproto2.Enum):
 
     SUSPENDED = 2
     """
-    Nothing of it runs.
+    Nothing of it runs, and it holds no room.
     """
 
     RESUMING = 3
     """
-    It may be brought back, once its folder is told.
+    Of a worker: it may be brought back, once its folder is told. To clients also: it waits for a worker to go on.
     """
 
     @classmethod
@@ -998,43 +1001,6 @@ class Suspension(betterproto2.Enum):
             "SUSPENSION_SUSPENDING": 1,
             "SUSPENSION_SUSPENDED": 2,
             "SUSPENSION_RESUMING": 3,
-        }
-
-
-class SuspensionPhase(betterproto2.Enum):
-    UNSPECIFIED = 0
-
-    SUSPENDING = 1
-    """
-    It is being frozen.
-    """
-
-    SUSPENDED = 2
-    """
-    Nothing of it runs, and it holds no room.
-    """
-
-    RESUMING = 3
-    """
-    It is to go on: it waits for a worker, or is being brought back.
-    """
-
-    @classmethod
-    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
-        return {
-            0: "SUSPENSION_PHASE_UNSPECIFIED",
-            1: "SUSPENSION_PHASE_SUSPENDING",
-            2: "SUSPENSION_PHASE_SUSPENDED",
-            3: "SUSPENSION_PHASE_RESUMING",
-        }
-
-    @classmethod
-    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
-        return {
-            "SUSPENSION_PHASE_UNSPECIFIED": 0,
-            "SUSPENSION_PHASE_SUSPENDING": 1,
-            "SUSPENSION_PHASE_SUSPENDED": 2,
-            "SUSPENSION_PHASE_RESUMING": 3,
         }
 
 
@@ -1565,6 +1531,11 @@ class AttemptStatus(betterproto2.Message):
     gpus: "list[str]" = betterproto2.field(11, betterproto2.TYPE_STRING, repeated=True)
     """
     The GPUs that are its own, or were, by UUID. Empty where it has none, and where nobody could say which.
+    """
+
+    ending: "Ending" = betterproto2.field(12, betterproto2.TYPE_ENUM, default_factory=lambda: Ending(0))
+    """
+    How it ended. Controllers of earlier versions leave it out, and name it in the fault's kind.
     """
 
 
@@ -4458,7 +4429,7 @@ class TaskSuspension(betterproto2.Message):
 
     attempt_uid: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
 
-    phase: "SuspensionPhase" = betterproto2.field(3, betterproto2.TYPE_ENUM, default_factory=lambda: SuspensionPhase(0))
+    phase: "Suspension" = betterproto2.field(3, betterproto2.TYPE_ENUM, default_factory=lambda: Suspension(0))
     """
     Unspecified: it runs.
     """

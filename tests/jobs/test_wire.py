@@ -5,27 +5,29 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.client.model import AmountStatus, JobStatus
-from iriscw.client.wire import job_status as read_job, slice_status as read_slice
-from iriscw.cloud.model import Attributes, Capacity, Mode, Op
-from iriscw.controller import wire
-from iriscw.errors import InvalidArgument
-from iriscw.fleet.model import Availability, SliceRow, SliceState, Trouble
-from iriscw.jobs.messages import AttemptRow, JobRow, JobTally, JobView, TaskRow
-from iriscw.jobs.model import Band, Ending, Entrypoint, EntrypointKind, JobSpec, JobState, RunOrder, TaskState
+from iriscw.client.wire import job_status as read_job, task_status as read_task
+from iriscw.cloud.model import Capacity, Mode, Op
+from iriscw.cloud.wire import read_amount
+from iriscw.jobs import wire
+from iriscw.jobs.messages import JobRow, JobTally, JobView, TaskRow
+from iriscw.jobs.model import (
+    Attempt,
+    Band,
+    Ending,
+    Entrypoint,
+    EntrypointKind,
+    JobSpec,
+    JobState,
+    Observation,
+    RunOrder,
+    TaskState,
+)
+from iriscw.jobs.traits import MAX_DETAIL_CHARS, Fault, ResultFacts
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.encoding import decode, encode
 from iriscw.runtime.vocabulary import MILLISECOND
 
 ENTRYPOINT = Entrypoint(EntrypointKind.COMMAND, "0" * 64)
-
-
-def test_amounts_and_attributes() -> None:
-    """Amounts and attributes come back as they went."""
-    capacity = Capacity(1, 2, 3, 4, "H100")
-    assert wire.capacity(wire.amount(capacity)) == capacity
-    assert wire.capacity(None) == Capacity()
-    attributes = Attributes({"a": "b", "n": 7})
-    assert wire.attributes(wire.attribute_map(attributes)) == attributes
 
 
 def test_job_spec() -> None:
@@ -62,12 +64,6 @@ def test_job_spec() -> None:
     assert (default.max_retries_preemption, default.group_by, default.band) == (100, None, Band.INTERACTIVE)
 
 
-def test_unknown_operation() -> None:
-    """A constraint that says nothing is refused."""
-    with pytest.raises(InvalidArgument):
-        wire.job_spec(v1.SubmitJobRequest(constraints=[v1.Constraint(key="k")]), ENTRYPOINT, "")
-
-
 @pytest.mark.parametrize(
     ("state", "started", "kind", "ending"),
     [
@@ -90,12 +86,12 @@ def test_endings(state: str, started: bool, kind: str, ending: Ending | None) ->
     """Each end that a worker reports is read as what follows from it."""
     fault = v1.Fault(kind=kind, text="first\nlast") if kind else None
     sent = v1.AttemptObserved(attempt_uid="u", state=v1.TaskState[state], was_started=started, fault=fault)
-    found = wire.observation(sent, logs_stored=4)
+    found = wire.read_observation(sent, logs_stored=4)
     assert (found.ending, found.logs_stored) == (ending, 4)
     assert found.reason == (f"{kind}: last" if kind else "")
-    assert found.fault == ("first\nlast" if ending is Ending.FAILED and kind else "")
+    assert found.details == ("first\nlast" if ending is Ending.FAILED and kind else "")
     assert found.state in (TaskState.ASSIGNED, TaskState.BUILDING, TaskState.RUNNING)
-    assert wire.observation(sent, logs_stored=0, with_end=False).ending is None
+    assert wire.read_observation(sent, logs_stored=0, with_end=False).ending is None
 
 
 @pytest.mark.parametrize(
@@ -113,18 +109,19 @@ def test_faults_keep_their_last_lines(text: str, kept: str) -> None:
     """Of what the user's code said the last 40 lines are kept, or 4096 characters of them; the reason is one line."""
     fault = v1.Fault(kind="ValueError", text=text)
     sent = v1.AttemptObserved(attempt_uid="u", state=v1.TaskState.FAILED, was_started=True, fault=fault)
-    found = wire.observation(sent, logs_stored=0)
-    assert found.fault == kept
+    found = wire.read_observation(sent, logs_stored=0)
+    assert found.details == kept
     assert "\n" not in found.reason
 
 
-def row_of(number: int, **more: object) -> AttemptRow:
+def row_of(number: int, **more: object) -> Attempt:
     """An attempt that failed."""
-    fields = {"ending": Ending.FAILED, "exit_code": 1, "reason": "boom", "fault": "", "log_offset": 4, "worker_id": "w"}
+    fields = {"ending": Ending.FAILED, "exit_code": 1, "reason": "boom", "fault": "", "log_offset": 4}
+    fields |= {"worker_id": "w", "incarnation": "a"}
     times = {
         f"{what}_wall_ns": (number * 10 + n) * MILLISECOND for n, what in enumerate(("placed", "started", "ended"))
     }
-    return AttemptRow(number=number, uid=f"u{number}", state=TaskState.RUNNING, **{**fields, **times, **more})
+    return Attempt(f"u{number}", number, state=TaskState.RUNNING, **{**fields, **times, **more})
 
 
 @pytest.mark.parametrize(
@@ -143,18 +140,14 @@ def test_a_reason_names_its_error_once(kind: str, text: str, reason: str) -> Non
     sent = v1.AttemptObserved(
         attempt_uid="u", state=v1.TaskState.FAILED, was_started=True, fault=v1.Fault(kind=kind, text=text)
     )
-    assert wire.observation(sent, logs_stored=0).reason == reason
+    assert wire.read_observation(sent, logs_stored=0).reason == reason
 
 
 def test_attempts_are_written_newest_first() -> None:
     """A task has its latest attempt first, then the earlier ones, each with its times, exit, worker and fault."""
-    latest = {"attempt_state": TaskState.RUNNING, "ending": None, "exit_code": None, "reason": "", "log_offset": 0}
-    latest["gpus"] = ("GPU-1",)
-    row = TaskRow(
-        index=0, state=TaskState.RUNNING, failures=2, preemptions=0, number=3, uid="u3", worker_id="x",
-        logs_complete=False, started_wall_ns=0, ended_wall_ns=0, placed_wall_ns=7 * MILLISECOND,
-        earlier=(row_of(2, fault="a\nboom"), row_of(1, ending=Ending.REFUSED, exit_code=None)), **latest,
-    )  # fmt: skip
+    latest = Attempt("u3", 3, "x", "a", TaskState.RUNNING, placed_wall_ns=7 * MILLISECOND, gpus=("GPU-1",))
+    earlier = (row_of(2, fault="a\nboom"), row_of(1, ending=Ending.REFUSED, exit_code=None))
+    row = TaskRow(0, TaskState.RUNNING, failures=2, worker_id="x", attempt=latest, earlier=earlier)
     newest, second, first = wire.task_status("job-a", row, "").attempts
     assert (newest.attempt_uid, newest.attempt_number, newest.state) == ("u3", 2, v1.TaskState.RUNNING)
     assert (newest.placed_at_ms, newest.fault, newest.exit) == (7, None, None)
@@ -163,6 +156,7 @@ def test_attempts_are_written_newest_first() -> None:
     assert (first.state, first.exit, first.fault.kind) == (v1.TaskState.WORKER_FAILED, None, "REFUSED")
     assert first.fault.text == "boom"
     assert (newest.gpus, first.gpus) == (["GPU-1"], [])
+    assert [each.ending.name for each in (newest, second, first)] == ["UNSPECIFIED", "FAILED", "REFUSED"]
     assert wire.said_chars(row) == len("boom") * 2 + len("a\nboom")
 
 
@@ -188,7 +182,7 @@ def test_a_listing_says_why_tasks_wait(state: JobState, waiting: int, reason: st
     assert (written.failures, written.preemptions, written.started_at_ms, written.version) == (3, 4, 5, 7)
     asked = attrs.evolve(row, demand=Capacity(500, 1, 2, 3, "H100"), band=Band.BATCH, parent_job_id="job-p")
     written = wire.job_row(asked, 7)
-    assert wire.capacity(written.resources) == asked.demand
+    assert read_amount(written.resources) == asked.demand
     assert (written.priority, written.parent_job_id) == (v1.PriorityBand.BATCH, "job-p")
 
 
@@ -223,26 +217,26 @@ def test_a_client_reads_all_that_is_known_of_a_job() -> None:
 def test_a_program_that_cannot_start_counts_as_failed() -> None:
     """A missing program is the job's failure: it uses up its retries instead of being tried for ever."""
     sent = v1.AttemptObserved(attempt_uid="u", state=v1.TaskState.FAILED, was_started=False)
-    assert wire.observation(sent, logs_stored=0).started
+    assert wire.read_observation(sent, logs_stored=0).started
     lost = v1.AttemptObserved(attempt_uid="u", state=v1.TaskState.WORKER_FAILED, was_started=False)
-    assert not wire.observation(lost, logs_stored=0).started
+    assert not wire.read_observation(lost, logs_stored=0).started
 
 
 @pytest.mark.parametrize(("sent", "code"), [(v1.ProcessExit(code=3), 3), (v1.ProcessExit(signal=9), -9), (None, None)])
 def test_exit(sent: v1.ProcessExit | None, code: int | None) -> None:
     """A signal is a negative exit code."""
     observed = v1.AttemptObserved(attempt_uid="u", state=v1.TaskState.FAILED, exit=sent)
-    assert wire.observation(observed, logs_stored=0).exit_code == code
+    assert wire.read_observation(observed, logs_stored=0).exit_code == code
 
 
 def test_specification() -> None:
-    """The job's own environment wins over the cluster's, and the worker is given no timeout of its own."""
+    """It says what all attempts of the job share, and gives the worker no timeout of its own."""
     spec = JobSpec("n", ENTRYPOINT, Capacity(1), environment=(("A", "job"),), timeout_ns=5)
     order = RunOrder("u", "job-x", "uid", 2, 1, spec, namespace="job-top")
     document = v1.TaskSpecification(
         entrypoint=v1.Entrypoint(command=v1.Command(argv=["x"])), bundle_id="b", image="own:1", freezable=True
     )
-    found = wire.specification(order, document, {"A": "cluster", "B": "cluster"})
+    found = wire.specification(order, document, {"A": "job", "B": "cluster"})
     assert found.environment == {"A": "job", "B": "cluster"}
     assert (found.bundle_id, found.timeout_ms, found.num_tasks, found.image) == ("b", 0, 1, "own:1")
     assert (found.freezable, found.namespace) == (True, "job-top")
@@ -253,30 +247,12 @@ def test_specification() -> None:
     assert (run.task_id, run.task_index, run.attempt_number, run.token) == ("job-x/2", 2, 0, "t")
 
 
-def test_a_job_says_where_its_stores_are() -> None:
-    """By whichever variable: the cluster's more exact one does not beat it."""
-    spec = JobSpec("n", ENTRYPOINT, Capacity(1), environment=(("AWS_ENDPOINT_URL", "http://mine"),))
-    order = RunOrder("u", "job-x", "uid", 2, 1, spec, namespace="job-top")
-    cluster = {"AWS_ENDPOINT_URL_S3": "http://cwlota.com", "AWS_REGION": "eu-1"}
-    found = wire.specification(order, v1.TaskSpecification(), cluster)
-    assert found.environment == {"AWS_ENDPOINT_URL": "http://mine", "AWS_REGION": "eu-1"}
-
-
 def test_tables_are_complete() -> None:
-    """Every state of jobs and fleet has a word on the wire."""
-    assert wire._SLICE_STATES.keys() == set(SliceState)
-    assert wire._AVAILABILITIES.keys() == set(Availability)
-    assert wire._ENDED_AS.keys() == set(Ending)
+    """Every state and ending has a word on the wire."""
+    assert wire.ENDED_AS.keys() == set(Ending)
     for state in JobState:
         assert wire.job_states([v1.JobState[state.name]]) == (state,)
     assert all(wire.stop_reason(ending) for ending in Ending)
-
-
-def test_a_slice_says_when_it_should_be_ready() -> None:
-    """To clients as well, as far as that is known."""
-    row = SliceRow("s", "g", SliceState.BOOTING, Trouble.NONE, "", 1, 1, expected_at=7 * MILLISECOND)
-    assert read_slice(wire.slice_status(row, [])).expected_at_ms == 7
-    assert read_slice(wire.slice_status(attrs.evolve(row, expected_at=None), [])).expected_at_ms == 0
 
 
 @given(st.integers(0, (1 << 63) - 1))
@@ -295,3 +271,104 @@ def test_other_bytes_are_left_to_the_library(data: bytes) -> None:
         read = decode(data, v1.WorkerMessage)
         assert read == v1.WorkerMessage(heartbeat=v1.Heartbeat(sequence=read.heartbeat.sequence))
         assert decode(ack, v1.ControllerMessage).heartbeat_ack == v1.HeartbeatAck(sequence=read.heartbeat.sequence)
+
+
+def ended(ending: Ending, **changes: object) -> Observation:
+    kind = "TaskTimeout" if ending is Ending.TIMED_OUT else "Kind"
+    fault = None if ending is Ending.SUCCEEDED else Fault(kind, "text")
+    return Observation("a1", TaskState.RUNNING, **{"started": True, "ending": ending, "fault": fault, **changes})
+
+
+@pytest.mark.parametrize("ending", list(Ending))
+def test_the_controller_reads_every_ending(ending: Ending) -> None:
+    """What the worker says of an end is what jobs hear of it."""
+    assert wire.ending_of(wire.observation(ended(ending))) is ending
+
+
+@pytest.mark.parametrize(
+    ("state", "was_started", "ending"),
+    [
+        (v1.TaskState.FAILED, True, Ending.FAILED),
+        (v1.TaskState.WORKER_FAILED, True, Ending.WORKER_LOST),
+        (v1.TaskState.WORKER_FAILED, False, Ending.REFUSED),
+        (v1.TaskState.COSCHED_FAILED, True, Ending.GANG_STOPPED),
+        (v1.TaskState.RUNNING, True, None),
+    ],
+)
+@pytest.mark.parametrize("told", [v1.Ending.UNSPECIFIED, v1.Ending(99)])
+def test_a_worker_of_another_version(state, was_started, ending, told) -> None:
+    """Who says no ending, or one that is not known here, is read by the state."""
+    sent = v1.AttemptObserved(attempt_uid="a1", state=state, was_started=was_started, ending=told)
+    assert wire.ending_of(sent) is ending
+
+
+def test_an_observation_whole() -> None:
+    """Every field arrives: milliseconds, signals, results, ports."""
+    seen = ended(
+        Ending.FAILED,
+        exit_code=-9,
+        log_offset=7,
+        process_started_wall_ns=3 * MILLISECOND,
+        process_ended_wall_ns=5 * MILLISECOND,
+        ports=(("web", 80),),
+        result=ResultFacts(2, "ab" * 32, "3.11"),
+        gpus=("GPU-2", "GPU-1"),
+    )
+    assert wire.observation(seen) == v1.AttemptObserved(
+        attempt_uid="a1",
+        ending=v1.Ending.FAILED,
+        state=v1.TaskState.FAILED,
+        exit=v1.ProcessExit(signal=9),
+        fault=v1.Fault(kind="Kind", text="text"),
+        log_end_offset=7,
+        result=v1.ResultRef(size_bytes=2, sha256=bytes.fromhex("ab" * 32), python_version="3.11"),
+        started_at_ms=3,
+        finished_at_ms=5,
+        ports={"web": 80},
+        was_started=True,
+        gpus=["GPU-2", "GPU-1"],
+    )
+    read = wire.read_observation(wire.observation(seen), logs_stored=7)
+    assert attrs_of(read) == {**attrs_of(seen), "logs_stored": 7, "result": None}
+
+
+def test_of_a_long_fault_the_end_is_told() -> None:
+    """What the controller would cut off does not travel: a set of many long faults would be refused as a whole."""
+    text = "begin" + "x" * MAX_DETAIL_CHARS + "the last line"
+    told = wire.observation(ended(Ending.FAILED, fault=Fault("ValueError", text))).fault
+    assert told is not None
+    assert told.text == text[-MAX_DETAIL_CHARS:]
+
+
+def test_where_an_attempt_is_reached_crosses_the_wire() -> None:
+    """Host, ports and meeting point; a port that cannot be is none, and a host is no longer than a name is."""
+    seen = Observation("a1", TaskState.RUNNING, started=True, ports=(("web", 80),), host="10.0.0.1", rendezvous_port=9)
+    read = wire.read_observation(v1.AttemptObserved.parse(bytes(wire.observation(seen))), logs_stored=0)
+    assert (read.host, read.ports, read.rendezvous_port) == ("10.0.0.1", (("web", 80),), 9)
+    lies = v1.AttemptObserved(attempt_uid="a1", host="x" * 1000, rendezvous_port=70_000)
+    read = wire.read_observation(lies, logs_stored=0)
+    assert (len(read.host), read.rendezvous_port) == (255, 0)
+
+
+def attrs_of(seen: Observation) -> dict[str, object]:
+    """Its fields, by name."""
+    return {name: getattr(seen, name) for name in Observation.__slots__}
+
+
+def test_of_what_did_not_fail_by_itself_a_sentence_is_kept() -> None:
+    """Only a failure of the user's code has more to say than fits into one line."""
+    fault = Fault("Kind", "first\nlast")
+    assert wire.read_observation(wire.observation(ended(Ending.FAILED, fault=fault)), logs_stored=0).fault == fault
+    stopped = wire.read_observation(wire.observation(ended(Ending.KILLED, fault=fault)), logs_stored=0)
+    assert (stopped.reason, stopped.details) == ("Kind: last", "")
+
+
+@pytest.mark.parametrize("ending", [None, *Ending])
+@pytest.mark.parametrize("told", [True, False])
+def test_a_client_reads_how_an_attempt_ended(ending: Ending | None, told: bool) -> None:
+    """One enum from the worker to the client; a controller of an earlier version tells it in other places."""
+    row = TaskRow(0, TaskState.RUNNING, attempt=row_of(1, ending=ending))
+    sent = wire.task_status("job-a", row, "")
+    if not told:
+        sent.attempts[0].ending = v1.Ending.UNSPECIFIED
+    assert read_task(sent).attempts[0].ending is ending

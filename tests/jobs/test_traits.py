@@ -4,7 +4,7 @@ import traceback
 
 import pytest
 
-from iriscw.jobs.faults import one_line
+from iriscw.jobs.traits import one_line
 
 
 class Own(Exception):

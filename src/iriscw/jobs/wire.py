@@ -1,4 +1,4 @@
-"""Messages of the wire to values of jobs and fleet, and back. Pure.
+"""Jobs, tasks and attempts as values and as messages of the wire, for clients, the controller and workers. Pure.
 
 A number that this version does not know counts as "not said", as the protocol demands.
 """
@@ -6,27 +6,18 @@ A number that this version does not know counts as "not said", as the protocol d
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
-from iriscw.cloud.model import Attributes, AttributeValue, Capacity, Constraint, Mode, Op
-from iriscw.errors import InvalidArgument
-from iriscw.fleet.model import (
-    FREEZABLE,
-    TASK_RUNTIME,
-    TASK_RUNTIMES,
-    Availability,
-    GroupConfig,
-    GroupRow,
-    SliceRow,
-    SliceState,
-)
-from iriscw.jobs.faults import one_line
-from iriscw.jobs.messages import AttemptRow, JobRow, JobView, TaskRow
+from iriscw.cloud.model import Constraint, Op
+from iriscw.cloud.wire import amount, read_amount, read_constraint
+from iriscw.fleet.model import FREEZABLE, TASK_RUNTIME, TASK_RUNTIMES
+from iriscw.jobs.messages import JobRow, JobView, TaskRow
 from iriscw.jobs.model import (
     JOB_TERMINAL,
     MAX_PORTS,
+    Attempt,
     Band,
     Ending,
     Entrypoint,
@@ -42,27 +33,17 @@ from iriscw.jobs.model import (
     task_id,
 )
 from iriscw.jobs.suspension.messages import SuspensionView
+from iriscw.jobs.traits import MAX_DETAIL_CHARS, Fault
 from iriscw.proto.iriscw import v1
 from iriscw.resources import GPU_LIMIT
 from iriscw.runtime.vocabulary import MILLISECOND
-from iriscw.tiers.drivers.s3_place import with_own
 
 DEFAULT_RETRIES_FAILURE = 0
 DEFAULT_RETRIES_PREEMPTION = 100
 """Iris's defaults."""
 
-MAX_REASON_CHARS = 1024
-"""Of the sentence that an observation carries into the journal."""
-
-MAX_FAULT_LINES = 40
-"""Of what the user's code said about its end: a traceback with a dozen frames. The last ones say most, and the whole is
-in the log."""
-
-MAX_FAULT_CHARS = 4096
-"""Likewise: lines may be long. Kubernetes keeps as many bytes of a container's termination message."""
-
-CUT = "..."
-"""The first line of a fault of which the beginning is left out."""
+MAX_FAULT_CHARS = 64 * 1024
+"""Of the text of a fault, as the protocol says."""
 
 MAX_HOST_CHARS = 255
 """Of a host's name, as DNS has it."""
@@ -76,15 +57,10 @@ MAX_GPU_CHARS = 80
 """Of the UUID of a GPU, which has 40, or of a part of one (MIG), which has a few more."""
 
 _SUSPENSIONS = {
-    v1.Suspension.SUSPENDING: Suspension.SUSPENDING,
-    v1.Suspension.SUSPENDED: Suspension.SUSPENDED,
-    v1.Suspension.RESUMING: Suspension.RESUMING,
-}
-_SUSPENSION_PHASES = {
-    Suspension.NONE: v1.SuspensionPhase.UNSPECIFIED,
-    Suspension.SUSPENDING: v1.SuspensionPhase.SUSPENDING,
-    Suspension.SUSPENDED: v1.SuspensionPhase.SUSPENDED,
-    Suspension.RESUMING: v1.SuspensionPhase.RESUMING,
+    Suspension.NONE: v1.Suspension.UNSPECIFIED,
+    Suspension.SUSPENDING: v1.Suspension.SUSPENDING,
+    Suspension.SUSPENDED: v1.Suspension.SUSPENDED,
+    Suspension.RESUMING: v1.Suspension.RESUMING,
 }
 
 _BANDS = {
@@ -93,49 +69,6 @@ _BANDS = {
     v1.PriorityBand.BATCH: Band.BATCH,
 }
 _POLICIES = {v1.ExistingJobPolicy.KEEP: Existing.KEEP, v1.ExistingJobPolicy.RECREATE: Existing.RECREATE}
-
-
-def capacity(sent: v1.Amount | None) -> Capacity:
-    """Read an amount; none is nothing."""
-    if sent is None:
-        return Capacity()
-    return Capacity(sent.cpu_milli, sent.memory_bytes, sent.disk_bytes, sent.gpu_count, sent.gpu_class)
-
-
-def amount(value: Capacity) -> v1.Amount:
-    """Write an amount."""
-    return v1.Amount(
-        cpu_milli=value.cpu_milli,
-        memory_bytes=value.memory_bytes,
-        disk_bytes=value.disk_bytes,
-        gpu_count=value.gpu_count,
-        gpu_class=value.gpu_class,
-    )
-
-
-def attributes(sent: Mapping[str, v1.AttributeValue]) -> Attributes:
-    """Read what a worker is like."""
-    return Attributes({name: _value(value) for name, value in sent.items()})
-
-
-def _value(sent: v1.AttributeValue) -> AttributeValue:
-    return sent.number if sent.number is not None else sent.text or ""
-
-
-def attribute_map(value: Attributes) -> dict[str, v1.AttributeValue]:
-    """Write what a worker is like."""
-    return {
-        name: v1.AttributeValue(number=each) if isinstance(each, int) else v1.AttributeValue(text=each)
-        for name, each in value.pairs
-    }
-
-
-def _constraint(sent: v1.Constraint) -> Constraint:
-    if sent.op.name not in Op.__members__:
-        raise InvalidArgument(f"constraint on {sent.key!r}: no such operation")
-    mode = Mode.PREFERRED if sent.mode is v1.ConstraintMode.PREFERRED else Mode.REQUIRED
-    values: list[Any] = [str(_value(each)) for each in sent.values]
-    return Constraint(sent.key, Op[sent.op.name], values, mode)
 
 
 def of_task_images(spec: JobSpec) -> JobSpec:
@@ -160,11 +93,11 @@ def job_spec(sent: v1.SubmitJobRequest, entrypoint: Entrypoint, parent_job_id: s
     return JobSpec(
         name=sent.name,
         entrypoint=entrypoint,
-        demand=capacity(sent.resources),
+        demand=read_amount(sent.resources),
         replicas=sent.replicas,
         environment=tuple(sent.environment.items()),
         ports=tuple(sent.ports),
-        constraints=tuple(_constraint(each) for each in sent.constraints),
+        constraints=tuple(read_constraint(each) for each in sent.constraints),
         group_by=sent.coscheduling.group_by if sent.coscheduling is not None else None,
         band=_BANDS.get(sent.priority, Band.INTERACTIVE),
         timeout_ns=sent.timeout_ms * MILLISECOND,
@@ -258,16 +191,13 @@ def waits(row: JobRow) -> bool:
 
 def task_status(job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus:
     """Write a task with its attempts, the newest first."""
-    attempts = []
-    if row.uid:
-        state = row.attempt_state or row.state
-        attempts = [_attempt(row, state), *(_attempt(each, each.state) for each in row.earlier)]
+    latest = () if row.attempt is None else (row.attempt,)
     return v1.TaskStatus(
         task_id=task_id(job_id, row.index),
         task_index=row.index,
         state=v1.TaskState[row.state.name],
         reason=row.reason or (pending_reason if row.state is TaskState.PENDING else ""),
-        attempts=attempts,
+        attempts=[_attempt(each) for each in (*latest, *row.earlier)],
         failures=row.failures,
         preemptions=row.preemptions,
         worker_id=row.worker_id,
@@ -275,15 +205,20 @@ def task_status(job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus
     )
 
 
+def read_suspension(sent: v1.Suspension) -> Suspension:
+    """Read where an attempt stands between running and not."""
+    return Suspension.__members__.get(sent.name or "", Suspension.NONE)
+
+
 def task_suspension(view: SuspensionView) -> v1.TaskSuspension:
     """Write how far the suspending, or resuming, of a task is. One that is to be resumed is shown as resuming."""
-    phase = _SUSPENSION_PHASES[view.phase]
-    if view.resuming and view.phase is Suspension.SUSPENDED:
-        phase = v1.SuspensionPhase.RESUMING
+    phase = view.phase
+    if view.resuming and phase is Suspension.SUSPENDED:
+        phase = Suspension.RESUMING
     return v1.TaskSuspension(
         task_index=view.index,
         attempt_uid=view.uid,
-        phase=phase,
+        phase=_SUSPENSIONS[phase],
         checkpoint_id=view.checkpoint,
         node=view.node,
         reason=view.reason,
@@ -293,27 +228,28 @@ def task_suspension(view: SuspensionView) -> v1.TaskSuspension:
 
 def said_chars(row: TaskRow) -> int:
     """Count the characters of what a task's attempts say."""
-    attempts: tuple[TaskRow | AttemptRow, ...] = (row, *row.earlier)
-    return sum(len(each.reason) + len(each.fault) for each in attempts)
+    latest = () if row.attempt is None else (row.attempt,)
+    return sum(len(each.reason) + len(each.fault) for each in (*latest, *row.earlier))
 
 
-def _attempt(row: TaskRow | AttemptRow, state: TaskState) -> v1.AttemptStatus:
-    ending = row.ending
+def _attempt(attempt: Attempt) -> v1.AttemptStatus:
+    ending = attempt.ending
     fault = None
     if ending is not None and ending is not Ending.SUCCEEDED:
-        fault = v1.Fault(kind=ending.value, text=row.fault or row.reason)
+        fault = v1.Fault(kind=ending.value, text=attempt.fault or attempt.reason)
     return v1.AttemptStatus(
-        attempt_uid=row.uid,
-        attempt_number=attempt_number(row.number),
-        state=v1.TaskState[state.name] if ending is None else _ENDED_AS[ending],
-        worker_id=row.worker_id,
-        exit=_exit(row.exit_code),
+        attempt_uid=attempt.uid,
+        attempt_number=attempt_number(attempt.number),
+        state=v1.TaskState[attempt.state.name] if ending is None else ENDED_AS[ending],
+        ending=v1.Ending.UNSPECIFIED if ending is None else v1.Ending[ending.name],
+        worker_id=attempt.worker_id,
+        exit=_exit(attempt.exit_code),
         fault=fault,
-        placed_at_ms=_ms(row.placed_wall_ns),
-        started_at_ms=_ms(row.started_wall_ns),
-        finished_at_ms=_ms(row.ended_wall_ns),
-        log_end_offset=row.log_offset,
-        gpus=list(row.gpus),
+        placed_at_ms=_ms(attempt.placed_wall_ns),
+        started_at_ms=_ms(attempt.started_wall_ns),
+        finished_at_ms=_ms(attempt.ended_wall_ns),
+        log_end_offset=attempt.log_offset,
+        gpus=list(attempt.gpus),
     )
 
 
@@ -328,7 +264,7 @@ def _exit(code: int | None) -> v1.ProcessExit | None:
     return v1.ProcessExit(code=code) if code >= 0 else v1.ProcessExit(signal=-code)
 
 
-_ENDED_AS = {
+ENDED_AS = {
     Ending.SUCCEEDED: v1.TaskState.SUCCEEDED,
     Ending.FAILED: v1.TaskState.FAILED,
     Ending.TIMED_OUT: v1.TaskState.FAILED,
@@ -372,7 +308,7 @@ def ending_of(sent: v1.AttemptObserved) -> Ending | None:
     return ending
 
 
-def observation(sent: v1.AttemptObserved, *, logs_stored: int, with_end: bool = True) -> Observation:
+def read_observation(sent: v1.AttemptObserved, *, logs_stored: int, with_end: bool = True) -> Observation:
     """Read what a worker sees of an attempt.
 
     Args:
@@ -396,18 +332,57 @@ def observation(sent: v1.AttemptObserved, *, logs_stored: int, with_end: bool = 
         ending=ending,
         started=started,
         exit_code=_exit_code(sent.exit),
-        reason=_reason(sent.fault),
-        fault=_last_lines(sent.fault) if ending is Ending.FAILED else "",
+        fault=_read_fault(sent.fault, ending),
         log_offset=sent.log_end_offset,
         logs_stored=logs_stored,
-        suspension=_SUSPENSIONS.get(sent.suspension, Suspension.NONE) if ending is None else Suspension.NONE,
+        suspension=read_suspension(sent.suspension) if ending is None else Suspension.NONE,
         folder=sent.folder[:MAX_FOLDER_CHARS],
         ports=tuple(sorted(sent.ports.items()))[:MAX_PORTS],
         process_started_wall_ns=max(0, sent.started_at_ms) * MILLISECOND,
         gpus=tuple(each[:MAX_GPU_CHARS] for each in sent.gpus[:GPU_LIMIT]),
         host=sent.host[:MAX_HOST_CHARS],
         rendezvous_port=sent.rendezvous_port if 0 < sent.rendezvous_port <= MAX_PORT else 0,
+        process_ended_wall_ns=max(0, sent.finished_at_ms) * MILLISECOND,
     )
+
+
+def observation(seen: Observation) -> v1.AttemptObserved:
+    """Write what a worker sees of an attempt."""
+    result = seen.result
+    return v1.AttemptObserved(
+        attempt_uid=seen.uid,
+        state=v1.TaskState[seen.state.name] if seen.ending is None else ENDED_AS[seen.ending],
+        ending=v1.Ending.UNSPECIFIED if seen.ending is None else v1.Ending[seen.ending.name],
+        exit=_exit(seen.exit_code),
+        fault=None if seen.fault is None else _fault(seen.fault),
+        log_end_offset=seen.log_offset,
+        result=None
+        if result is None
+        else v1.ResultRef(
+            size_bytes=result.size_bytes, sha256=bytes.fromhex(result.sha256), python_version=result.python
+        ),
+        started_at_ms=seen.process_started_wall_ns // MILLISECOND,
+        finished_at_ms=seen.process_ended_wall_ns // MILLISECOND,
+        ports=dict(seen.ports),
+        was_started=seen.started,
+        suspension=_SUSPENSIONS[seen.suspension],
+        folder=seen.folder,
+        gpus=list(seen.gpus),
+        host=seen.host,
+        rendezvous_port=seen.rendezvous_port,
+    )
+
+
+def _fault(fault: Fault) -> v1.Fault:
+    return v1.Fault(kind=fault.kind, text=fault.text[-MAX_DETAIL_CHARS:], retryable=fault.retryable)
+
+
+def _read_fault(sent: v1.Fault | None, ending: Ending | None) -> Fault | None:
+    """Read what went wrong. Only of what failed by itself more is kept than a sentence."""
+    if sent is None:
+        return None
+    fault = Fault(sent.kind, sent.text[-MAX_FAULT_CHARS:], sent.retryable)
+    return fault if ending is Ending.FAILED else Fault("", fault.reason)
 
 
 def _exit_code(sent: v1.ProcessExit | None) -> int | None:
@@ -416,38 +391,10 @@ def _exit_code(sent: v1.ProcessExit | None) -> int | None:
     return -sent.signal if sent.signal is not None else sent.code
 
 
-STOPPED: Final = "AttemptStopped"
-"""The kind of a fault whose sentence says what its name does."""
-
-
-def _reason(fault: v1.Fault | None) -> str:
-    if fault is None:
-        return ""
-    said = one_line(fault.text, fault.kind)
-    name = fault.kind.rpartition(".")[2]  # as a traceback ends: without the module if that is the program itself
-    named = fault.kind == STOPPED or fault.kind in said or said == name or said.startswith(f"{name}:")
-    whole = said if named else f"{fault.kind}: {said}".removesuffix(": ")
-    return whole[:MAX_REASON_CHARS]
-
-
-def _last_lines(fault: v1.Fault | None) -> str:
-    """Return the end of what the user's code said, if that is more than the line that the reason has."""
-    if fault is None:
-        return ""
-    whole = fault.text.strip("\n")
-    if "\n" not in whole:
-        return ""
-    lines = whole.split("\n")
-    kept = "\n".join(lines[-MAX_FAULT_LINES:])[-MAX_FAULT_CHARS:]
-    return kept if kept == whole else f"{CUT}\n{kept}"
-
-
 def specification(
     order: RunOrder, document: v1.TaskSpecification, environment: Mapping[str, str]
 ) -> v1.TaskSpecification:
-    """Put together what all attempts of a job share. ``environment`` is the cluster's; the job's own values win.
-    A job that says where ``s3://`` is, by whichever variable, is not told where the cluster has it.
-    """
+    """Put together what all attempts of a job share. ``environment`` is the cluster's and the job's own together."""
     spec = order.spec
     return v1.TaskSpecification(
         job_id=order.job_id,
@@ -457,7 +404,7 @@ def specification(
         image=document.image,
         freezable=document.freezable,
         resources=amount(spec.demand),
-        environment=with_own(environment, dict(spec.environment)),
+        environment=dict(environment),
         ports=list(spec.ports),
         num_tasks=spec.replicas,
         parent_job_id=spec.parent_job_id,
@@ -493,16 +440,16 @@ def _gang_place(place: GangPlace) -> v1.GangPlace:
     )
 
 
-def _resumption(leave: Resumption) -> v1.Resumption:
+def _resumption(given: Resumption) -> v1.Resumption:
     return v1.Resumption(
-        grant=leave.grant,
-        folder=leave.folder,
-        started_at_ms=leave.started_wall_ns // MILLISECOND,
-        timeout_ms=0,  # the controller's clock judges
-        paused_ms=leave.paused_ns // MILLISECOND,
-        ports=dict(leave.ports),
-        gpus=list(leave.gpus),
-        host=leave.host,
+        grant=given.grant,
+        folder=given.folder,
+        started_at_ms=given.started_wall_ns // MILLISECOND,
+        timeout_ms=given.timeout_ns // MILLISECOND,
+        paused_ms=given.paused_ns // MILLISECOND,
+        ports=dict(given.ports),
+        gpus=list(given.gpus),
+        host=given.host,
     )
 
 
@@ -511,65 +458,31 @@ def stop_reason(ending: Ending) -> v1.StopReason:
     return _STOPS.get(ending, v1.StopReason.FENCED)
 
 
-# The fleet
-
-_SLICE_STATES = {
-    SliceState.REQUESTED: v1.SliceState.REQUESTING,
-    SliceState.CREATING: v1.SliceState.REQUESTING,
-    SliceState.BOOTING: v1.SliceState.BOOTING,
-    SliceState.INITIALIZING: v1.SliceState.INITIALIZING,
-    SliceState.READY: v1.SliceState.READY,
-    SliceState.DRAINING: v1.SliceState.DRAINING,
-    SliceState.DELETING: v1.SliceState.DELETING,
-    SliceState.GONE: v1.SliceState.DELETING,
-    SliceState.FAILED: v1.SliceState.FAILED,
-}
-_AVAILABILITIES = {
-    Availability.AVAILABLE: v1.PoolAvailability.AVAILABLE,
-    Availability.COOLDOWN: v1.PoolAvailability.COOLDOWN,
-    Availability.AT_MAX: v1.PoolAvailability.AT_MAX_SLICES,
-    Availability.BACKOFF: v1.PoolAvailability.BACKOFF,
-    Availability.CHURNING: v1.PoolAvailability.BACKOFF,
-    Availability.QUOTA_EXCEEDED: v1.PoolAvailability.QUOTA_EXCEEDED,
-    Availability.NO_CAPACITY: v1.PoolAvailability.NO_CAPACITY,
-    Availability.INVALID: v1.PoolAvailability.INVALID_SPEC,
-}
-
-
-def slice_status(row: SliceRow, workers: list[v1.WorkerStatus]) -> v1.SliceStatus:
-    """Write a slice."""
-    return v1.SliceStatus(
-        slice_id=row.slice_id,
-        scale_group=row.group,
-        state=_SLICE_STATES[row.state],
-        reason=row.reason,
-        created_at_ms=_ms(row.requested_at),
-        ready_at_ms=_ms(row.ready_at),
-        idle_since_ms=_ms(row.idle_since),
-        workers=workers,
-        expected_at_ms=_ms(row.expected_at),
+def read_gang_place(message: v1.GangPlace) -> GangPlace:
+    """Translate where an attempt stands in its gang."""
+    return GangPlace(
+        local_rank=message.local_rank,
+        local_world_size=message.local_world_size,
+        node_rank=message.node_rank,
+        nodes=message.nodes,
+        leads=message.leads,
+        waits=message.waits,
+        leader_host=message.leader_host,
+        leader_port=message.leader_port,
     )
 
 
-def pool_status(row: GroupRow, group: GroupConfig | None, slices: tuple[SliceRow, ...]) -> v1.PoolStatus:
-    """Write a scale group with counts of its slices."""
-    counts: dict[v1.SliceState, int] = {}
-    for each in slices:
-        if each.group == row.group:
-            state = _SLICE_STATES[each.state]
-            counts[state] = counts.get(state, 0) + 1
-    details: dict[str, Any] = {}
-    if group is not None:
-        details = {"node": amount(group.per_worker), "num_vms": group.num_vms, "priority": group.priority}
-    return v1.PoolStatus(
-        scale_group=row.group,
-        availability=_AVAILABILITIES[row.availability],
-        reason=row.reason,
-        min_slices=row.min_slices,
-        max_slices=row.max_slices,
-        target_slices=max(row.wanted, row.min_slices),
-        slices=[v1.SliceCount(state=state, count=count) for state, count in counts.items()],
-        **details,
+def read_resumption(message: v1.Resumption) -> Resumption:
+    """Translate the grant to go on of an attempt that was suspended."""
+    return Resumption(
+        grant=message.grant,
+        folder=message.folder,
+        started_wall_ns=max(0, message.started_at_ms) * MILLISECOND,
+        timeout_ns=max(0, message.timeout_ms) * MILLISECOND,
+        paused_ns=max(0, message.paused_ms) * MILLISECOND,
+        ports=tuple(sorted(message.ports.items())),
+        gpus=tuple(message.gpus),
+        host=message.host,
     )
 
 
