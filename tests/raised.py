@@ -14,6 +14,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+Check = Callable[[BaseException], bool]
+
 OURS = ("iriscw", "iriscw_sims")
 UNNAMED = re.compile(r"\.?<\w+>")
 
@@ -21,6 +23,8 @@ UNNAMED = re.compile(r"\.?<\w+>")
 @functools.cache
 def _raises_in(path: str, line: int) -> list[ast.Raise]:
     """Return what the function around a line raises itself, in the order in which it is written."""
+    if not Path(path).is_file():  # it was compiled
+        return []
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     around: list[ast.AST] = [
         node
@@ -43,6 +47,8 @@ def place_of(error: BaseException) -> tuple[str, int]:
     It is the innermost function of iriscw on the way of the error, or the innermost one of all if that way has none.
     """
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    if not frames:  # it was never raised, but is what another error names as its cause
+        return "", 0
     ours = [each for each in frames if {*OURS} & {*Path(each[0].co_filename).parts}]
     code, line = (ours or frames)[-1]
     path = Path(code.co_filename)
@@ -52,14 +58,14 @@ def place_of(error: BaseException) -> tuple[str, int]:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
+    seen: list[BaseException] = []
+    while error is not None and not any(error is each for each in seen):  # a context may lead back to where it began
         yield error
+        seen.append(error)
         error = error.__cause__ or error.__context__
 
 
-def that(
-    *, comes_from: str = "", nth: int = 0, names: object = (), cause: type | None = None, **has: object
-) -> Callable[[BaseException], bool]:
+def that(*, comes_from: str = "", nth: int = 0, names: object = (), cause: type | None = None, **has: object) -> Check:
     """Return a check for ``pytest.raises``, which says what differs if one does.
 
     Args:
