@@ -13,6 +13,7 @@ from iriscw.agent import claims
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us, thawed_by_us
 from iriscw.freeze.drivers.identities import identify_task
 from iriscw.freeze.drivers.processes.reading import descendants
+from raised import that
 
 pytestmark = pytest.mark.usefixtures("claims_of_ours")
 
@@ -58,11 +59,16 @@ def test_one_at_a_time(line):
 def test_a_tree_is_claimed_with_all_that_is_above_and_below(line, first, second):
     """Whoever comes second is refused, and told whom the other one freezes; what it had claimed is free again."""
     targets = names(line)
-    where = "above" if first < second else "below"
-    with claim(targets[first]):
-        text = f"freezes process {line[first].pid}, which is {where} process {line[second].pid}"
-        with pytest.raises(TargetBusy, match=text), claim(targets[second]):
-            pass
+    nth = 1 if first < second else 2  # of the two ways in which they can be related
+    with (
+        claim(targets[first]),
+        pytest.raises(
+            TargetBusy,
+            check=that(comes_from="claims._refuse_relatives", nth=nth, names=(line[first].pid, line[second].pid)),
+        ),
+        claim(targets[second]),
+    ):
+        pass
     with claim(targets[second]):
         pass
 

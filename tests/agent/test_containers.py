@@ -19,6 +19,7 @@ from iriscw.agent.containers import (
 from iriscw.agent.errors import ContainerAmbiguous, ContainerRefused, ContainerUnknown
 from iriscw.errors import InvalidArgument
 from iriscw.processes.identity import ProcessGone, ProcessIdentity
+from raised import that
 
 ME = ProcessIdentity(4711, 99, "boot-1")
 
@@ -58,56 +59,56 @@ def test_a_real_process(tmp_path):
     state(tmp_path, init_process_pid=me.pid, init_process_start=me.start_ticks)
     assert process_of("box", [tmp_path]).pid == os.getpid()
     state(tmp_path, "other", init_process_pid=me.pid, init_process_start=me.start_ticks + 1)
-    with pytest.raises(ContainerUnknown, match="belongs to another one"):
+    with pytest.raises(ContainerUnknown, check=that(comes_from="containers.container_of", nth=4)):
         process_of("other", [tmp_path])
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "why"),
     [
-        ({"init_process_start": 98}, ContainerUnknown, "belongs to another one"),
-        ({"init_process_pid": 4712}, ContainerUnknown, "has ended"),
-        ({"init_process_pid": 0}, ContainerUnknown, "has no process"),
-        ({"init_process_pid": -1}, ContainerUnknown, "has no process"),
-        ({"init_process_pid": 1}, ContainerRefused, "names no process"),
-        ({"init_process_pid": 1 << 40}, ContainerRefused, "names no process"),
-        ({"init_process_pid": "4711"}, ContainerRefused, "does not say"),
-        ({"init_process_start": None}, ContainerRefused, "does not say"),
-        ({"init_process_start": 0}, ContainerRefused, "names no process"),
-        ({"id": "another"}, ContainerRefused, "that of 'another'"),
+        ({"init_process_start": 98}, ContainerUnknown, that(comes_from="containers.container_of", nth=4)),
+        ({"init_process_pid": 4712}, ContainerUnknown, that(comes_from="containers.container_of", nth=3)),
+        ({"init_process_pid": 0}, ContainerUnknown, that(comes_from="containers.read_state")),
+        ({"init_process_pid": -1}, ContainerUnknown, that(comes_from="containers.read_state")),
+        ({"init_process_pid": 1}, ContainerRefused, that(comes_from="containers.read_state", nth=5)),
+        ({"init_process_pid": 1 << 40}, ContainerRefused, that(comes_from="containers.read_state", nth=5)),
+        ({"init_process_pid": "4711"}, ContainerRefused, that(comes_from="containers.read_state", nth=2)),
+        ({"init_process_start": None}, ContainerRefused, that(comes_from="containers.read_state", nth=2)),
+        ({"init_process_start": 0}, ContainerRefused, that(comes_from="containers.read_state", nth=5)),
+        ({"id": "another"}, ContainerRefused, that(comes_from="containers.read_state", nth=3)),
     ],
 )
 def test_states_that_name_nobody(tmp_path, changes, error, why):
     """A number that another process has by now, or that is none, is never used."""
     state(tmp_path, **changes)
-    with pytest.raises(error, match=why):
+    with pytest.raises(error, check=why):
         process_of("box", [tmp_path], identify)
 
 
 def test_no_container_and_two(tmp_path):
     """Neither is guessed at."""
-    with pytest.raises(ContainerUnknown, match="no container box below"):
+    with pytest.raises(ContainerUnknown, check=that(comes_from="containers.container_of", nth=1, names="box")):
         process_of("box", [tmp_path, tmp_path / "none"], identify)
     state(tmp_path / "k8s.io")
     state(tmp_path / "moby")
-    with pytest.raises(ContainerAmbiguous, match="2 containers"):
+    with pytest.raises(ContainerAmbiguous, check=that(comes_from="containers.container_of", names="2")):
         process_of("box", [tmp_path], identify)
 
 
 def test_whose_state_it_is(tmp_path):
     """A state that others may write to, a link to one, and one of any length are not believed."""
     path = state(tmp_path, mode=0o666)
-    with pytest.raises(ContainerRefused, match="anybody's"):
+    with pytest.raises(ContainerRefused, check=that(comes_from="containers._read", nth=1)):
         process_of("box", [tmp_path], identify)
     path.chmod(0o600)
     path.rename(tmp_path / "elsewhere.json")
     path.symlink_to(tmp_path / "elsewhere.json")
-    with pytest.raises(ContainerRefused, match="anybody's"):
+    with pytest.raises(ContainerRefused, check=that(comes_from="containers._read", nth=1)):
         process_of("box", [tmp_path], identify)
     path.unlink()
     path.write_bytes(b" " * ((4 << 20) + 1))
     path.chmod(0o600)
-    with pytest.raises(ContainerRefused, match="longer than"):
+    with pytest.raises(ContainerRefused, check=that(comes_from="files.read_bounded", nth=3)):
         process_of("box", [tmp_path], identify)
 
 
@@ -200,7 +201,7 @@ def test_a_container_in_one_namespace(tmp_path):
     found = container_of("box", [tmp_path], identify, within=tmp_path / "moby")
     assert (found.root, found.task.pid) == (tmp_path / "moby", ME.pid)
     assert container_of("box", [tmp_path, tmp_path / "moby"], identify, within=tmp_path / "moby") == found
-    with pytest.raises(ContainerUnknown, match="other"):
+    with pytest.raises(ContainerUnknown, check=that(names="other")):
         container_of("box", [tmp_path], identify, within=tmp_path / "other")
 
 
@@ -223,7 +224,7 @@ def test_a_runtimes_folder_that_a_caller_names(root, known):
     if known:
         assert checked_root(root) == Path(root)
     else:
-        with pytest.raises(ContainerRefused, match="not a folder with a runtime's state"):
+        with pytest.raises(ContainerRefused, check=that(comes_from="containers.checked_root")):
             checked_root(root)
 
 

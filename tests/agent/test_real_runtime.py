@@ -19,6 +19,7 @@ from iriscw.freeze.drivers.identities import identify_task
 from iriscw.freeze.drivers.runtime.driver import RuntimeCriu
 from iriscw.freeze.model import Container, CriuFailed, CriuOptions, DumpRequest, RestoreRequest, SweepRequest, TreeLeft
 from iriscw.processes.identity import read_stat
+from raised import that
 from waiting import block_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
@@ -79,7 +80,7 @@ async def test_held_and_let_run(port):
     assert port.box.status() == "running"
     port.box.counts_on()
     assert port.box.unbroken()
-    with pytest.raises(TreeLeft, match="was let run on"):
+    with pytest.raises(TreeLeft, check=that(comes_from="held.HeldContainer.end", nth=1)):
         await held.end(WITHIN_NS)
     port.box.counts_on()
     assert not any((port.images.parent / "doors").iterdir())
@@ -91,7 +92,7 @@ async def test_held_and_ended(port):
     for _ in range(2):
         await held.end(WITHIN_NS)
     assert port.box.status() == ""
-    with pytest.raises(TreeLeft, match="was ended"):
+    with pytest.raises(TreeLeft, check=that(comes_from="held.HeldContainer.resume", nth=1)):
         await held.resume(WITHIN_NS)
 
 
@@ -112,7 +113,7 @@ async def test_a_criu_that_is_killed_while_it_holds(port, decided):
     os.kill(port.recorded(), signal.SIGKILL)
     block_until(lambda: port.box.status() == "running", "it is not stopped")
     if decided == "end":
-        with pytest.raises(TreeLeft, match="let the container run on"):
+        with pytest.raises(TreeLeft, check=that(comes_from="held.HeldContainer.end", nth=2)):
             await held.end(WITHIN_NS)
     await held.resume(WITHIN_NS)
     port.box.counts_on()
@@ -167,5 +168,5 @@ async def test_a_restore_that_nobody_runs(port):
     """Without a runtime that was told so nothing comes back, and that is said at once."""
     words = ("th-1", str(port.images), str(port.work), CriuOptions(), (1,), 0, WITHIN_NS)
     request = RestoreRequest(*words, container=port.container, inner_pids=(1,))
-    with pytest.raises(CriuFailed, match="is gone"):
+    with pytest.raises(CriuFailed, check=that(comes_from="driver.RuntimeCriu.restore")):
         await port.criu.restore(request, unseen)

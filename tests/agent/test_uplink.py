@@ -22,6 +22,7 @@ from iriscw.nodes.messages import AGENTS, CancelOrder, DescribeNode, DescribeOrd
 from iriscw.nodes.model import FreezeOrder, NodeState, NodeView, Order, RemoveOrder, ThawOrder
 from iriscw.rpc.address import Address
 from iriscw.rpc.tokens import write_token_file
+from raised import that
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("claims_of_ours")]
 
@@ -242,7 +243,7 @@ def test_an_agents_lives_are_counted(tmp_path):
     first, second = next_life(file, NODE), next_life(file, NODE)
     assert (first.agent_id, first.starts, second.starts) == (second.agent_id, 1, 2)
     file.write_text('{"agent_id": "../x", "starts": 1}')
-    with pytest.raises(ValueError, match="does not say who the agent is"):
+    with pytest.raises(ValueError, check=that(comes_from="identity.next_life")):
         next_life(file, NODE)
     with pytest.raises(InvalidArgument):
         Uplink(Address.parse("127.0.0.1:1"), "no/node", file)

@@ -3,6 +3,7 @@
 import pytest
 
 from iriscw.bench import whole
+from raised import that
 
 WORKERS, TASKS, JOBS = 3, 12, 5
 
@@ -36,7 +37,7 @@ def test_a_fleet_that_is_made_anew_is_not_measured(monkeypatch):
     """Slices that are given up while their workers dial in fail the measurement, by name."""
     monkeypatch.setattr(whole, "AUTOSCALER", {"startup_grace_period": "10ms"})
     monkeypatch.setattr(whole, "PATIENCE_S", 10.0)
-    with pytest.raises(whole.MeasurementFailed, match="pods were given up"):
+    with pytest.raises(whole.MeasurementFailed, check=that(comes_from="whole._dial")):
         whole.whole(WORKERS, TASKS, JOBS, beat_s=0.05)
 
 

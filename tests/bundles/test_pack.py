@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.bundles.pack import BundleLimits, BundleTooLarge, InvalidBundleFolder, check_name, pack
+from raised import that
 
 
 def make(folder: Path, files: dict[str, bytes]) -> Path:
@@ -62,7 +63,7 @@ def test_who_has_a_link_is_told_what_to_do(tmp_path: Path) -> None:
     """Also where it is in an environment that is the folder itself: packing that is asked for, and cannot be done."""
     folder = make(tmp_path, {"pyvenv.cfg": b""})
     (folder / "lib64").symlink_to("lib")
-    with pytest.raises(InvalidBundleFolder, match=r"lib64 is a link .* move it out of the folder .*and .git,"):
+    with pytest.raises(InvalidBundleFolder, check=that(comes_from="pack._files", nth=2, names=("lib64", ".git"))):
         pack(folder, io.BytesIO())
 
 
@@ -73,7 +74,7 @@ def test_links_and_devices_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidBundleFolder):
         pack(tmp_path / "link", io.BytesIO())
     (folder / "y").symlink_to("/etc/passwd")
-    with pytest.raises(InvalidBundleFolder, match="link"):
+    with pytest.raises(InvalidBundleFolder, check=that(names="link")):
         pack(folder, io.BytesIO())
     (folder / "y").unlink()
     os.mkfifo(folder / "y")

@@ -18,6 +18,7 @@ from iriscw.checkpoint.manifest import MAX_FILE_BYTES, PIECE_BYTES, label_troubl
 from iriscw.checkpoint.model import ImageFile
 from iriscw.checkpoint.records import FileLine, PiecesLine, SealLine, read, written
 from iriscw.freeze.model import MAX_TASKS, ArtifactRefused, CudaState, CudaTask, TaskIdentity
+from raised import that
 
 FILES = (ImageFile("b.img", 5, "ab" * 32), ImageFile("a.img", 0, "cd" * 32))
 
@@ -27,9 +28,9 @@ def text(files=FILES, artifact="op-1", algorithm="sha256-8m", frozen=FROZEN, lab
     return seal(artifact, frozen=frozen, files=files, algorithm=algorithm, labels=labels)[0]
 
 
-def refused(data, why):
-    """Assert that it is refused with this reason."""
-    with pytest.raises(ArtifactRefused, match=why):
+def refused(data, **where):
+    """Assert that it is refused, and where or with which names."""
+    with pytest.raises(ArtifactRefused, check=that(**where)):
         open_manifest(data, "op-1")
 
 
@@ -69,13 +70,13 @@ def test_pieces_that_do_not_fit_are_refused():
     """Too few, too many, of another file, or before any."""
     for count in (1, 3):
         pages = ImageFile("pages-1.img", PIECE_BYTES + 1, "ab" * 32, bytes(count * 32))
-        refused(text(files=(pages,)), f"digests of {count} pieces")
+        refused(text(files=(pages,)), comes_from="manifest.open_manifest", nth=3, names=("pages-1.img", count))
     file, line = FileLine("pages-1.img", 1, "ab" * 32), PiecesLine("pages-1.img", "ab" * 32)
     facts = read(text(files=()).splitlines(keepends=True)[0])
     for lines in ([line], [file, PiecesLine("pages-2.img", "ab" * 32)], [file, PiecesLine("pages-1.img", "zz" * 32)]):
         body = written([*facts, *lines])
         digest = hashlib.sha256(body).hexdigest()
-        refused(body + written([SealLine(1, 1, digest)]), "pieces that are none, or of no file")
+        refused(body + written([SealLine(1, 1, digest)]), comes_from="manifest._files", nth=1)
         facts = read(text(files=()).splitlines(keepends=True)[0])
 
 
@@ -84,51 +85,66 @@ def test_pieces_that_do_not_fit_are_refused():
 )
 def test_escaping_names(name):
     """A file's name is one part, and a plain one."""
-    refused(text(files=(ImageFile(name, 1, "ab" * 32),)), "not a plain name")
+    refused(
+        text(files=(ImageFile(name, 1, "ab" * 32),)), comes_from="manifest.open_manifest", nth=3, names=repr(name)[:50]
+    )
 
 
 @pytest.mark.parametrize("size", [-1, MAX_FILE_BYTES + 1, 1 << 70])
 def test_absurd_sizes(size):
     """No size is believed that no machine has."""
-    refused(text(files=(ImageFile("a", size, "ab" * 32),)), "bytes")
+    refused(text(files=(ImageFile("a", size, "ab" * 32),)), comes_from="manifest.open_manifest", nth=3, names=size)
 
 
 def test_other_troubles(monkeypatch):
     """Each is named: a digest, a name twice, another id, an algorithm, labels, process numbers."""
-    refused(text(files=(ImageFile("a", 1, "AB" * 32),)), "no digest")
-    refused(text(files=(FILES[0], FILES[0])), "twice")
-    refused(text(artifact="op-2"), "is that of 'op-2'")
-    refused(text(algorithm="md5"), "does not know")
-    refused(text(labels=(("a", "1"), ("a", "2"))), "two values")
-    refused(text(frozen=attrs.evolve(FROZEN, tasks=())), "0 processes")
+    refused(text(files=(ImageFile("a", 1, "AB" * 32),)), comes_from="manifest.open_manifest", nth=3, names="digest")
+    refused(text(files=(FILES[0], FILES[0])), comes_from="manifest.open_manifest", nth=3, names="b.img")
+    refused(text(artifact="op-2"), names="op-2")
+    refused(text(algorithm="md5"), names="md5")
+    refused(text(labels=(("a", "1"), ("a", "2"))), comes_from="manifest.open_manifest", nth=3, names="label")
+    refused(text(frozen=attrs.evolve(FROZEN, tasks=())), comes_from="manifest.open_manifest", nth=3, names=0)
     many = tuple(FROZEN.tasks[0] for _ in range(MAX_TASKS + 1))
-    refused(text(frozen=attrs.evolve(FROZEN, tasks=many)), f"{MAX_TASKS + 1} processes")
-    refused(text(frozen=attrs.evolve(FROZEN, tasks=FROZEN.tasks[:1] * 2)), "numbers are none")
+    refused(
+        text(frozen=attrs.evolve(FROZEN, tasks=many)), comes_from="manifest.open_manifest", nth=3, names=MAX_TASKS + 1
+    )
+    refused(
+        text(frozen=attrs.evolve(FROZEN, tasks=FROZEN.tasks[:1] * 2)),
+        comes_from="manifest.open_manifest",
+        nth=3,
+        names="numbers",
+    )
     stranger = CudaTask(TaskIdentity(7, 1, "boot-1"), CudaState.RUNNING, 7, 1)
-    refused(text(frozen=attrs.evolve(FROZEN, cuda_tasks=(stranger,))), "CUDA in a process")
+    refused(
+        text(frozen=attrs.evolve(FROZEN, cuda_tasks=(stranger,))),
+        comes_from="manifest.open_manifest",
+        nth=3,
+        names="CUDA",
+    )
     monkeypatch.setattr(manifest, "MAX_FILES", 1)
-    refused(text(), "2 files")
+    refused(text(), comes_from="manifest.open_manifest", nth=3, names=2)
 
 
 def test_another_version():
     """A newer one is refused by its number, an unknown line by its name."""
     data = text()
-    refused(data.replace(b'["checkpoint.seal",1', b'["checkpoint.seal",9'), "version 9, newer than 1")
-    refused(data.replace(b'["checkpoint.seal"', b'["checkpoint.other"'), "not a record type")
+    refused(data.replace(b'["checkpoint.seal",1', b'["checkpoint.seal",9'), names=("checkpoint.seal", 9, 1))
+    refused(data.replace(b'["checkpoint.seal"', b'["checkpoint.other"'), names="checkpoint.other")
     refused(
         data.replace(b'["checkpoint.seal",1,', b'["worker.attempt_known",1,{"uid":"a"}]\n["checkpoint.seal",1,'),
-        "not a line",
+        comes_from="records.read",
+        nth=3,
     )
 
 
 def test_lines_in_another_order():
     """A beginning, files, an end; and the end has the digest of all before it."""
     first, *files, last = text().splitlines(keepends=True)
-    refused(b"".join([first, *files]), "no end")
-    refused(b"".join([*files, last]), "no beginning")
-    refused(b"".join([first, first, *files, last]), "two beginnings")
-    refused(b"".join([first, *files[:1], last]), "digest is another")
-    refused(b"", "no end")
+    refused(b"".join([first, *files]), comes_from="manifest._assembled", nth=1)
+    refused(b"".join([*files, last]), comes_from="manifest._assembled", nth=1)
+    refused(b"".join([first, first, *files, last]), comes_from="manifest._files", nth=2)
+    refused(b"".join([first, *files[:1], last]), comes_from="manifest._assembled", nth=2)
+    refused(b"", comes_from="manifest.open_manifest", nth=1)
 
 
 @given(st.binary(max_size=200))
@@ -153,13 +169,13 @@ def test_any_change(data):
 def test_the_last_line_feed_counts(bit):
     """It may become a character that ends a line as well, such as a vertical tab."""
     whole = text()
-    refused(whole[:-1] + bytes([whole[-1] ^ 1 << bit]), "op-1")
-    refused(whole[:-1], "has no end")
+    refused(whole[:-1] + bytes([whole[-1] ^ 1 << bit]), names="op-1")
+    refused(whole[:-1], comes_from="manifest.open_manifest", nth=1)
 
 
 def test_deep_nesting_is_no_crash():
     """JSON that is nested as deep as it is long is refused."""
-    refused(b"[" * 100_000 + b"\n", "line 1 is nested")
+    refused(b"[" * 100_000 + b"\n", comes_from="manifest.open_manifest", nth=2, names=1)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded
 from iriscw.freeze.model import FreezePhase, FreezePlan, Outcome, TaskIdentity, ThawPlan, TreeLeft
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted
 from iriscw.journal.sqlite import SqliteJournal
+from raised import that
 
 pytestmark = pytest.mark.usefixtures("claims_of_ours")
 
@@ -381,7 +382,7 @@ async def test_a_command_that_hangs_with_the_lock_is_named(tmp_path, monkeypatch
     plan = FreezePlan("ck-1", TaskIdentity(100, 1, "b"), "ram")
     with (tmp_path / "operations.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(TargetBusy, match=r"operations\.lock"):
+        with pytest.raises(TargetBusy, check=that(names="operations.lock")):
             await local.run(FreezeTree(plan))
     assert list((tmp_path / "operations").iterdir()) == []
 
@@ -390,7 +391,7 @@ def test_one_operation_at_a_time():
     """Who freezes a process holds it; another process, or the same number later, is another one."""
     root = TaskIdentity(100, 1, "b")
     with claim(frozen_by_us(root)):
-        with pytest.raises(TargetBusy, match="freeze-b-100"), claim(frozen_by_us(root)):
+        with pytest.raises(TargetBusy, check=that(names="freeze-b-100")), claim(frozen_by_us(root)):
             pytest.fail("two hold it")
         with claim(frozen_by_us(TaskIdentity(100, 2, "b"))), claim(thawed_by_us("ck-1")):
             pass

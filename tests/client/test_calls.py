@@ -27,6 +27,7 @@ from iriscw.proto.iriscw.v1 import (
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import RpcCancelled, RpcDeadline, RpcUnavailable
 from iriscw.rpc.limits import RpcLimits
+from raised import that
 
 DONE = job_of(Wire.SUCCEEDED, version=3)
 
@@ -110,7 +111,10 @@ async def test_nobody_waits_for_a_dead_cluster(call):
             await calls.send("PutBundle", nothing, PutBundleRequest, PutBundleResponse, timeout_s=5)
 
     async with RpcChannel(address) as channel:
-        with pytest.raises(RpcUnavailable, match=f"the cluster at {address} has ended"), anyio.fail_after(10):
+        with (
+            pytest.raises(RpcUnavailable, check=that(comes_from="contact.Contact.lost", names=address)),
+            anyio.fail_after(10),
+        ):
             await make(Calls(channel, owner=dead()))
 
 
@@ -173,7 +177,7 @@ async def test_a_stream_of_a_controller_that_hangs_is_told(told):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         async with RpcChannel(address, limits=limits) as channel:
-            with anyio.fail_after(60), pytest.raises(RpcUnavailable, match="no answer to keepalive"):
+            with anyio.fail_after(60), pytest.raises(RpcUnavailable, check=that(names="keepalive")):
                 await anext(Calls(channel, patience_s=0.2).watch(JobRef(job_id="job-1")))
     assert told() == [f"iriscw: cannot reach {address} (no answer); trying for 0.2 s"]
 

@@ -8,6 +8,7 @@ from iriscw.client.errors import CommandKilled, CommandNotStarted, InvalidJob
 from iriscw.client.model import ExecOutput, ExecResult
 from iriscw.errors import InvalidArgument
 from iriscw.proto.iriscw.v1 import ExecTaskReply, ExecTaskRequest, JobRef
+from raised import that
 
 END = ExecTaskReply(exit_code=0)
 
@@ -53,7 +54,7 @@ async def test_a_command_whose_end_nobody_saw(client, controller, script):
     """Is an error, and is not begun again."""
     controller.commands = script
     job = await client.job("job-1")
-    with pytest.raises(CommandKilled, match="nobody saw its end"):
+    with pytest.raises(CommandKilled, check=that(comes_from="commands.run")):
         await job.exec(["a"])
     assert len(controller.asked) == 1
 
@@ -62,7 +63,7 @@ async def test_errors_arrive_as_what_they_are(client, controller):
     """Whatever the controller says."""
     controller.commands = [Break(CommandNotStarted("no such program"))]
     job = await client.job("job-1")
-    with pytest.raises(CommandNotStarted, match="no such program"):
+    with pytest.raises(CommandNotStarted, check=that(names="program")):
         await job.exec(["a"])
 
 

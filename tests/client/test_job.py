@@ -13,6 +13,7 @@ from iriscw.client.errors import JobFailed, ResultDamaged, ValuesUnreadable, Wai
 from iriscw.errors import InvalidArgument, StrayExit
 from iriscw.jobs.model import JobState, TaskState
 from iriscw.proto.iriscw.v1 import Fault, JobState as Wire, LogBatch
+from raised import that
 
 DONE = job_of(Wire.SUCCEEDED, version=3)
 
@@ -38,7 +39,7 @@ async def test_wait_has_a_timeout(client, controller):
     controller.statuses = [job_of(Wire.RUNNING, reason="2 of 2 tasks run")]
     controller.job = controller.statuses[0]
     job = await client.job("job-1")
-    with pytest.raises(WaitTimeout, match=r"RUNNING after 0\.2 s \(2 of 2 tasks run\)"):
+    with pytest.raises(WaitTimeout, check=that(names=("RUNNING", "0.2", "2"))):
         await job.wait(timeout_s=0.2)
 
 
@@ -47,10 +48,10 @@ async def test_who_gives_up_waiting_hears_the_reason_of_now(client, controller, 
     controller.statuses = [job_of(Wire.PENDING, reason="no worker is connected")]
     job = await client.job("job-1")
     controller.job = job_of(Wire.PENDING, reason="1 runs Python 3.11")
-    with pytest.raises(WaitTimeout, match="1 runs Python"):
+    with pytest.raises(WaitTimeout, check=that(names="Python")):
         await job.wait(timeout_s=0.05)
     controller.job.job_id = "another"
-    with pytest.raises(WaitTimeout, match="no worker is connected"):
+    with pytest.raises(WaitTimeout, check=that(names="worker")):
         await job.result(timeout_s=0.05)
 
 
@@ -85,9 +86,7 @@ async def test_values_that_do_not_unpickle(client, controller):
     values = ["zero", Picky("x", code=1), 2, Leaves()]
     controller.parts = [part for index, value in enumerate(values) for part in parts_of(index, value, 1000)]
     job = await client.job("job-1")
-    with pytest.raises(
-        ValuesUnreadable, match="the value of task 1 cannot be unpickled here, nor can those of 1"
-    ) as told:
+    with pytest.raises(ValuesUnreadable, check=that(comes_from="job.Job._values")) as told:
         await job.result()
     assert told.value.values == ["zero", None, 2, None]
     assert {index: type(cause) for index, cause in told.value.causes.items()} == {1: TypeError, 3: StrayExit}
@@ -99,7 +98,7 @@ async def test_result_has_a_timeout(client, controller):
     controller.statuses = [job_of(Wire.RUNNING, reason="2 of 2 tasks run")]
     controller.job = controller.statuses[0]
     job = await client.job("job-1")
-    with pytest.raises(WaitTimeout, match=r"RUNNING after 0\.2 s \(2 of 2 tasks run\)"):
+    with pytest.raises(WaitTimeout, check=that(names=("RUNNING", "0.2", "2"))):
         await job.result(timeout_s=0.2)
     controller.statuses = [DONE]
     controller.parts = [*parts_of(0, 1), *parts_of(1, 2)]
@@ -110,7 +109,7 @@ async def test_a_failure_in_time_is_no_timeout(client, controller):
     """How the job ended is told, whatever the timeout."""
     controller.statuses = [job_of(Wire.KILLED, version=4, reason="stopped by hand")]
     job = await client.job("job-1")
-    with pytest.raises(JobFailed, match="KILLED"):
+    with pytest.raises(JobFailed, check=that(state="KILLED")):
         await job.result(timeout_s=60)
 
 
@@ -127,7 +126,7 @@ async def test_a_damaged_value_is_found(client, controller):
     controller.parts = parts_of(0, "x" * 100, size=1000)
     controller.parts[0].data = controller.parts[0].data[:-1] + b"?"
     job = await client.job("job-1")
-    with pytest.raises(ResultDamaged, match="task 0"):
+    with pytest.raises(ResultDamaged, check=that(comes_from="job.Job._values", nth=2, names="0")):
         await job.result()
 
 
@@ -136,7 +135,7 @@ async def test_a_failed_job_says_what_its_task_said(client, controller):
     controller.statuses = [job_of(Wire.FAILED, version=4, reason="1 of 2 tasks; task 1: ValueError")]
     controller.tasks = [failed_task(1, "Traceback ...\nValueError: too small")]
     job = await client.job("job-1")
-    with pytest.raises(JobFailed, match="too small") as caught:
+    with pytest.raises(JobFailed, check=that(state="FAILED", task_index=1)) as caught:
         await job.result()
     assert (caught.value.state, caught.value.task_index, caught.value.job_id) == ("FAILED", 1, "job-1")
     assert "1 of 2 tasks" in str(caught.value)
@@ -146,7 +145,7 @@ async def test_a_failed_job_says_what_to_do(client, controller):
     """A module that the task lacks is looked for here, and the error says what would bring it there."""
     controller.statuses = [job_of(Wire.FAILED, version=4, reason="1 of 2 tasks")]
     controller.tasks = [failed_task(1, "Traceback ...\nModuleNotFoundError: No module named 'pytest'")]
-    with pytest.raises(JobFailed, match="hint: 'pytest' is installed here, and not for the Python of the workers"):
+    with pytest.raises(JobFailed, check=that(names=("pytest", "Python"))):
         await (await client.job("job-1")).result()
 
 
@@ -171,7 +170,7 @@ async def test_a_killed_job_has_no_result(client, controller):
     """Ending a job by hand makes its result an error as well."""
     controller.statuses = [job_of(Wire.KILLED, version=4, reason="stopped by hand")]
     job = await client.job("job-1")
-    with pytest.raises(JobFailed, match="KILLED: stopped by hand"):
+    with pytest.raises(JobFailed, check=that(state="KILLED", names="hand")):
         await job.result()
 
 
@@ -187,7 +186,7 @@ async def test_tasks_by_state(client, controller):
     controller.tasks = [failed_task(0, "boom")]
     job = await client.job("job-1")
     assert [task.index for task in await job.tasks(states=["FAILED", TaskState.KILLED])] == [0]
-    with pytest.raises(InvalidArgument, match="'BROKEN'"):
+    with pytest.raises(InvalidArgument, check=that(names="BROKEN")):
         await job.tasks(states=["BROKEN"])
 
 
@@ -212,7 +211,7 @@ async def test_log_filters_travel(client, controller):
     assert [line async for line in job.logs(task=0, attempt=0, tail=5)] == []
     [request] = controller.log_requests
     assert (request.task_index, request.attempt_number, request.tail_lines, request.follow) == (0, 0, 5, False)
-    with pytest.raises(InvalidArgument, match="tail"):
+    with pytest.raises(InvalidArgument, check=that(names="tail")):
         [line async for line in job.logs(tail=-1)]
 
 
@@ -278,5 +277,5 @@ async def test_a_stream_that_breaks_for_good(client, controller, monkeypatch):
     job = await client.job("job-1")
     lines = job.logs(follow=True)
     assert (await anext(lines)).text == "x"
-    with pytest.raises(InvalidArgument, match="no"):
+    with pytest.raises(InvalidArgument):
         [line async for line in lines]

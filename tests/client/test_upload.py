@@ -15,6 +15,7 @@ from iriscw.client.submission import Command
 from iriscw.proto.iriscw.v1 import PutBundleResponse
 from iriscw.rpc.errors import RpcUnavailable
 from iriscw.rpc.server import RpcServer
+from raised import that
 
 
 class Store(ControllerDouble):
@@ -67,10 +68,10 @@ async def test_a_folder_travels_before_its_job(folder, breaks, monkeypatch, capl
 
 async def test_what_cannot_travel_is_named(folder, client, controller):
     """A link, or no folder at all, is refused before anything is submitted."""
-    with pytest.raises(InvalidBundleFolder, match="nosuch"):
+    with pytest.raises(InvalidBundleFolder, check=that(names="nosuch")):
         await client.submit(Command(["true"]), name="n", bundle=folder / "nosuch")
     (folder / "link").symlink_to("/etc/passwd")
-    with pytest.raises(InvalidBundleFolder, match="link"):
+    with pytest.raises(InvalidBundleFolder, check=that(names="link")):
         await client.submit(Command(["true"]), name="n", bundle=str(folder))
     (folder / "link").unlink()
     assert controller.submitted == []

@@ -24,6 +24,7 @@ from iriscw.cloud.model import (
     rfc1123,
 )
 from iriscw.errors import InvalidArgument
+from raised import that
 
 amounts = st.integers(0, 10**6)
 capacities = st.builds(Capacity, amounts, amounts, amounts, st.integers(0, 16), st.sampled_from(["", "H100", "L40"]))
@@ -108,7 +109,7 @@ def test_orders_of_words_do_not_hold():
 @pytest.mark.parametrize(("op", "given_values"), [(Op.EQ, ()), (Op.EXISTS, (1,)), (Op.IN, ()), (Op.LT, (1, 2))])
 def test_wrong_number_of_values_is_refused(op, given_values):
     """Each operation takes its number of values, and says so."""
-    with pytest.raises(InvalidArgument, match=op.value):
+    with pytest.raises(InvalidArgument, check=that(names=op.value)):
         Constraint("region", op, given_values)
 
 
@@ -158,7 +159,7 @@ def test_names_of_the_seeds():
 
 def test_cloud_errors_say_whether_to_retry():
     """The base cannot be raised; what the API asked to wait is kept."""
-    with pytest.raises(TypeError, match="abstract"):
+    with pytest.raises(TypeError, check=that(comes_from="errors.IriscwError.__init__")):
         CloudError("x")
     assert Throttled("slow", 5).retry_after == 5
     assert Throttled("slow", 5).retryable

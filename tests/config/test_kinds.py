@@ -7,6 +7,7 @@ from iriscw.config.errors import Misfit
 from iriscw.config.kinds import ENTRIES_LIMIT, TEXT_LIMIT, Choice, Cpu, Flag, Size, Span, Text, TextMap, Whole, shown
 from iriscw.config.model import AcceleratorType
 from iriscw.config.quantities import NS_PER_MS, QuantityError
+from raised import that
 
 WORD = Text(pattern="[a-z]+", meaning="a word", empty=False)
 NAMES = TextMap("[A-Z]+", "a NAME")
@@ -50,38 +51,42 @@ def test_what_is_read_can_be_written_and_read_again(kind, value):
 @pytest.mark.parametrize(
     ("kind", "value", "says"),
     [
-        (Text(), 1, "put it in quotes"),
-        (Text(), "a\nb", "one line"),
-        (Text(), "x" * (TEXT_LIMIT + 1), "at most 1024"),
-        (Text(empty=False), "", "empty"),
-        (WORD, "A", "'A' is not a word"),
-        (Whole(), True, "not a whole number"),
-        (Whole(), "1", "not a whole number"),
-        (Whole(), 1.0, "not a whole number"),
-        (Whole(minimum=1), 0, "not between 1"),
-        (Whole(), 10**4000, "a huge number"),
-        (Flag(), "no", "neither true nor false"),
-        (Span(minimum=NS_PER_MS), "0s", "less than 1ms"),
-        (Size(minimum=2**20), "1KiB", "1KiB is less than 1MiB"),
-        (Cpu(), 0, "the least is 1m"),
-        (Choice(AcceleratorType), "tpu", "not one of: cpu, gpu"),
-        (Choice(AcceleratorType), "GPU", "not one of"),
-        (NAMES, {"a": "x"}, "'a' is not a NAME"),
-        (NAMES, {"A": 1}, "put it in quotes"),
-        (NAMES, {"A": "\0"}, "cannot be printed"),
-        (TextMap("[A-Z]+", "a NAME", limit=2), {"A": "xyz"}, "at most 2"),
-        (NAMES, {"A" * n: "" for n in range(1, ENTRIES_LIMIT + 2)}, "257 entries"),
-        (NAMES, ["A"], "not a mapping"),
+        (Text(), 1, that(comes_from="kinds.Text.read", nth=1)),
+        (Text(), "a\nb", that(comes_from="kinds.Text.read", nth=2)),
+        (Text(), "x" * (TEXT_LIMIT + 1), that(comes_from="kinds.Text.read", nth=3, names="1024")),
+        (Text(empty=False), "", that(comes_from="kinds.Text.read", nth=4)),
+        (WORD, "A", that(comes_from="kinds.Text.read", nth=5)),
+        (Whole(), True, that(comes_from="kinds.Whole.read", nth=1)),
+        (Whole(), "1", that(comes_from="kinds.Whole.read", nth=1)),
+        (Whole(), 1.0, that(comes_from="kinds.Whole.read", nth=1)),
+        (Whole(minimum=1), 0, that(comes_from="kinds.Whole.read", nth=2, names="1")),
+        (Whole(), 10**4000, that(comes_from="kinds.Whole.read", nth=2)),
+        (Flag(), "no", that(comes_from="kinds.Flag.read")),
+        (Span(minimum=NS_PER_MS), "0s", that(comes_from="kinds.Span.read", names="1ms")),
+        (Size(minimum=2**20), "1KiB", that(comes_from="kinds.Size.read", names=("1KiB", "1MiB"))),
+        (Cpu(), 0, that(comes_from="kinds.Cpu.read")),
+        (Choice(AcceleratorType), "tpu", that(comes_from="kinds.Choice.read")),
+        (Choice(AcceleratorType), "GPU", that(comes_from="kinds.Choice.read")),
+        (NAMES, {"a": "x"}, that(comes_from="kinds.TextMap._entry", nth=1, names="NAME")),
+        (NAMES, {"A": 1}, that(comes_from="kinds.TextMap._entry", nth=2)),
+        (NAMES, {"A": "\0"}, that(comes_from="kinds.TextMap._entry", nth=4)),
+        (TextMap("[A-Z]+", "a NAME", limit=2), {"A": "xyz"}, that(comes_from="kinds.TextMap._entry", nth=3, names="2")),
+        (
+            NAMES,
+            {"A" * n: "" for n in range(1, ENTRIES_LIMIT + 2)},
+            that(comes_from="kinds.TextMap.read", nth=2, names="257"),
+        ),
+        (NAMES, ["A"], that(comes_from="kinds.TextMap.read", nth=1)),
         (
             TextMap("[A-Z]+", "a NAME", value_pattern="[0-9]+", value_meaning="a number"),
             {"A": "x"},
-            "A is not a number",
+            that(comes_from="kinds.TextMap._entry", nth=5),
         ),
     ],
 )
 def test_refusals_say_why(kind, value, says):
     """The message says what was wrong, on one short line."""
-    with pytest.raises(Misfit, match=says) as caught:
+    with pytest.raises(Misfit, check=says) as caught:
         kind.read(value)
     assert len(str(caught.value)) < 200
 
@@ -92,7 +97,7 @@ def test_a_refusal_never_shows_a_variables_value():
         with pytest.raises(Misfit) as caught:
             TextMap("[A-Z]+", "a NAME", limit=3).read(value)
         assert "hunter2" not in str(caught.value)
-    with pytest.raises(Misfit, match="TOKEN is not text") as caught:
+    with pytest.raises(Misfit, check=that(comes_from="kinds.TextMap._entry", nth=2, names="TOKEN")) as caught:
         NAMES.read({"TOKEN": 31337})
     assert "31337" not in str(caught.value)
 

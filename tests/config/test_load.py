@@ -1,5 +1,6 @@
 """From a file to a configuration."""
 
+import errno
 import os
 import pickle
 from pathlib import Path
@@ -18,6 +19,7 @@ from iriscw.config.errors import (
 from iriscw.config.load import FILE_LIMIT_BYTES, build_config, load_config, parse_config
 from iriscw.config.model import AcceleratorType, Durability, PlatformKind
 from iriscw.errors import UsageError
+from raised import that
 
 SECOND = 1_000_000_000
 DATA = Path(__file__).parent / "data"
@@ -199,7 +201,7 @@ def test_limits(tmp_path):
     assert [kind for _, _, kind in problems(text)] == [ProblemKind.LIMIT_EXCEEDED]
     large = tmp_path / "large.yaml"
     large.write_bytes(b"#" * (FILE_LIMIT_BYTES + 1))
-    with pytest.raises(ConfigTooLarge, match="larger than 1048576 bytes"):
+    with pytest.raises(ConfigTooLarge, check=that(comes_from="load.load_config", names="1048576")):
         load_config(large)
     with pytest.raises(ConfigTooLarge):
         parse_config("#" * (FILE_LIMIT_BYTES + 1))
@@ -217,13 +219,13 @@ def test_unreadable_files(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "latin").write_bytes(b"name: \xff")
     for name, says in (
-        ("absent", "No such file"),
-        (".", "Is a directory"),
-        ("pipe", "not a file"),
-        ("latin", "UTF-8"),
-        ("\0", "null"),
+        ("absent", that(names=os.strerror(errno.ENOENT))),
+        (".", that(names=os.strerror(errno.EISDIR))),
+        ("pipe", that(comes_from="load.load_config", nth=1)),
+        ("latin", that(comes_from="load.load_config", nth=4)),
+        ("\0", that(comes_from="load.load_config", nth=2)),
     ):
-        with pytest.raises(ConfigUnreadable, match=says):
+        with pytest.raises(ConfigUnreadable, check=says):
             load_config(os.path.join(tmp_path, name))  # noqa: PTH118 - Path would refuse the last one
 
 

@@ -25,6 +25,7 @@ from iriscw.config.quantities import (
     parse_size,
 )
 from iriscw.errors import UsageError
+from raised import that
 
 
 @pytest.mark.parametrize(
@@ -48,29 +49,29 @@ def test_sizes_of_both_systems(text, size_bytes):
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ("5gb", "write GB"),
-        ("5G", "write GB"),
-        ("5Gi", "write GiB"),
-        ("5", "no unit"),
-        ("5 parsecs", "units are"),
-        ("", "not a size"),
-        ("-1GB", "not a size"),
-        (-1, "negative"),
-        (1.5, "not a size"),
-        (True, "not a size"),
-        (None, "not a size"),
-        ([1], "not a size"),
-        ("0.3B", "whole number of bytes"),
-        ("1.00000000000000000001PiB", "whole number of bytes"),
-        ("9000PiB", "more than"),
-        (10**4000, "more than"),
-        ("9" * 100_000 + "GB", "not a size"),
-        ("\u0665GB", "not a size"),
+        ("5gb", that(comes_from="quantities._unit_bytes", nth=2, names="GB")),
+        ("5G", that(comes_from="quantities._unit_bytes", nth=2, names="GB")),
+        ("5Gi", that(names="GiB")),
+        ("5", that(comes_from="quantities._unit_bytes", nth=1)),
+        ("5 parsecs", that(comes_from="quantities._unit_bytes", nth=2)),
+        ("", that(comes_from="quantities.parse_size")),
+        ("-1GB", that(comes_from="quantities.parse_size")),
+        (-1, that(comes_from="quantities.parse_size", nth=3)),
+        (1.5, that(comes_from="quantities.parse_size")),
+        (True, that(comes_from="quantities.parse_size")),
+        (None, that(comes_from="quantities.parse_size")),
+        ([1], that(comes_from="quantities.parse_size")),
+        ("0.3B", that(comes_from="quantities.parse_size", nth=5)),
+        ("1.00000000000000000001PiB", that(comes_from="quantities.parse_size", nth=5)),
+        ("9000PiB", that(comes_from="quantities.parse_size", nth=4)),
+        (10**4000, that(comes_from="quantities.parse_size", nth=4)),
+        ("9" * 100_000 + "GB", that(comes_from="quantities.parse_size")),
+        ("\u0665GB", that(comes_from="quantities.parse_size")),
     ],
 )
 def test_sizes_that_are_refused(value, says):
     """A size that is malformed, inexact or too large is refused, and the message says why."""
-    with pytest.raises(SizeError, match=says) as caught:
+    with pytest.raises(SizeError, check=says) as caught:
         parse_size(value)
     assert len(str(caught.value)) < 250
 
@@ -105,28 +106,28 @@ def test_durations(value, milliseconds):
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        (30, "no unit"),
-        (0.5, "no unit"),
-        ("30", "not a length"),
-        ("-5s", "not a length"),
-        ("1m1h", "out of order"),
-        ("1s1s", "twice"),
-        ("0.1ms", "whole number of milliseconds"),
-        ("367d", "longer than"),
-        ("1 hour", "not a length"),
-        (None, "not a length"),
-        (True, "not a length"),
-        ({}, "milliseconds"),
-        ({"milliseconds": "5"}, "int at milliseconds"),
-        ({"milliseconds": True}, "int at milliseconds"),
-        ({"milliseconds": -1}, "not between"),
-        ({"milliseconds": 10**4000}, "a huge number"),
-        ({"milliseconds": 1, "seconds": 1}, "milliseconds"),
+        (30, that(comes_from="quantities.parse_duration", nth=1)),
+        (0.5, that(comes_from="quantities.parse_duration", nth=1)),
+        ("30", that(comes_from="quantities._length_ms", nth=1)),
+        ("-5s", that(comes_from="quantities._length_ms", nth=1)),
+        ("1m1h", that(comes_from="quantities._length_ms", nth=2)),
+        ("1s1s", that(comes_from="quantities._length_ms", nth=2)),
+        ("0.1ms", that(comes_from="quantities.parse_duration", nth=4)),
+        ("367d", that(comes_from="quantities.parse_duration", nth=3)),
+        ("1 hour", that(comes_from="quantities._length_ms", nth=1)),
+        (None, that(comes_from="quantities.parse_duration", nth=2)),
+        (True, that(comes_from="quantities.parse_duration", nth=2)),
+        ({}, that(comes_from="quantities._milliseconds", nth=1)),
+        ({"milliseconds": "5"}, that(comes_from="quantities._milliseconds", nth=1)),
+        ({"milliseconds": True}, that(comes_from="quantities._milliseconds", nth=1)),
+        ({"milliseconds": -1}, that(comes_from="quantities._milliseconds", nth=2)),
+        ({"milliseconds": 10**4000}, that(comes_from="quantities._milliseconds", nth=2)),
+        ({"milliseconds": 1, "seconds": 1}, that(comes_from="quantities._milliseconds", nth=1)),
     ],
 )
 def test_durations_that_are_refused(value, says):
     """A length of time without a unit, out of order, inexact or too long is refused."""
-    with pytest.raises(DurationError, match=says):
+    with pytest.raises(DurationError, check=says):
         parse_duration(value)
 
 

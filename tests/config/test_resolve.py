@@ -6,6 +6,7 @@ from iriscw.config.errors import ConfigError
 from iriscw.config.load import build_config
 from iriscw.config.read import INVALID
 from iriscw.config.resolve import overlay
+from raised import that
 
 SECOND = 1_000_000_000
 CLOUD = {"coreweave": {"region": "LGA1"}}
@@ -126,8 +127,8 @@ def test_taints_and_secrets_have_a_form():
         "x/y": "v:NoSchedule"
     }
     for wrong in ({"x": "v"}, {"x": ":Never"}, {"-": ":NoExecute"}):
-        with pytest.raises(ConfigError, match="node_taints"):
+        with pytest.raises(ConfigError, check=that(comes_from="load._build", names="node_taints")):
             on_h100({"node_taints": wrong})
     for wrong in ({"A": "name"}, {"A": "Name/key"}, {"IRIS_A": "name/key"}, {"A": "name/"}):
-        with pytest.raises(ConfigError, match="task_secrets"):
+        with pytest.raises(ConfigError, check=that(comes_from="load._build", names="task_secrets")):
             build_config({"platform": CLOUD, "defaults": {"task_secrets": wrong}})

@@ -16,6 +16,7 @@ from iriscw.controller.agent_proofs import MAX_ASKED, REFUSED_S, REMEMBERED_S, A
 from iriscw.controller.errors import AgentUnproven, ReviewUnavailable, TooManyReviews
 from iriscw.controller.tokens import AgentPrincipal
 from iriscw.rpc.tokens import Role
+from raised import that
 
 ACCOUNT, US = "system:serviceaccount:iris:iris-agent", "us"
 GOOD = Reviewed(True, ACCOUNT, (US,), "n1")
@@ -74,19 +75,25 @@ def test_the_agent_of_a_node():
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"authenticated": False}, "does not take the token"),
-        ({"audiences": ()}, "not for us"),
-        ({"audiences": ("https://kubernetes.default.svc",)}, "not for us"),
-        ({"user": "system:serviceaccount:iris:iris-worker"}, f"not of {ACCOUNT}"),
-        ({"user": "system:serviceaccount:other:iris-agent"}, f"not of {ACCOUNT}"),
-        ({"user": f"{ACCOUNT}2"}, f"not of {ACCOUNT}"),
-        ({"node": ""}, r"older than 1\.30"),
-        ({"node": "../n1"}, r"older than 1\.30"),
+        ({"authenticated": False}, that(comes_from="agent_proofs.judge", nth=1)),
+        ({"audiences": ()}, that(comes_from="agent_proofs.judge", nth=2)),
+        ({"audiences": ("https://kubernetes.default.svc",)}, that(comes_from="agent_proofs.judge", nth=2)),
+        (
+            {"user": "system:serviceaccount:iris:iris-worker"},
+            that(comes_from="agent_proofs.judge", nth=3, names=ACCOUNT),
+        ),
+        (
+            {"user": "system:serviceaccount:other:iris-agent"},
+            that(comes_from="agent_proofs.judge", nth=3, names=ACCOUNT),
+        ),
+        ({"user": f"{ACCOUNT}2"}, that(comes_from="agent_proofs.judge", nth=3, names=ACCOUNT)),
+        ({"node": ""}, that(comes_from="agent_proofs.judge", nth=4, names="1.30")),
+        ({"node": "../n1"}, that(comes_from="agent_proofs.judge", nth=4, names="1.30")),
     ],
 )
 def test_nobody_else_is_an_agent(said, why):
     """Each is refused by name, with its reason."""
-    with pytest.raises(AgentUnproven, match=why):
+    with pytest.raises(AgentUnproven, check=why):
         judge(attrs.evolve(GOOD, **said), ACCOUNT, US)
 
 

@@ -9,6 +9,7 @@ from iriscw.controller.archive import PIECE_BYTES, RESULTS, Archive, StoredDamag
 from iriscw.controller.errors import StateUnusable
 from iriscw.tiers.drivers.fake import FakeObjectStore
 from iriscw.tiers.ports import MAX_PAGE_OBJECTS, StoreUnreachable
+from raised import that
 
 JOB, OTHER = "job-aaaaaaaaaaaa", "job-bbbbbbbbbbbb"
 
@@ -88,7 +89,7 @@ async def test_damage_is_found(damage: bytes | None) -> None:
     if damage is not None:
         await store.put("f/j/n", damage)
     received = []
-    with pytest.raises(StoredDamaged, match="f/j/n"):
+    with pytest.raises(StoredDamaged, check=that(names="f/j/n")):
         received.extend([piece async for piece in Archive(store, ["f"]).read("f/j/n", 5, sha(b"right"))])
     assert received == []
 
@@ -180,5 +181,5 @@ def test_folders(tmp_path: Path) -> None:
 def test_no_folder(tmp_path: Path) -> None:
     """A name that cannot be read is told by name."""
     (tmp_path / "archive.id").mkdir()
-    with pytest.raises(StateUnusable, match=r"archive\.id"):
+    with pytest.raises(StateUnusable, check=that(names="archive.id")):
         folders(tmp_path, RESULTS, "")

@@ -9,6 +9,7 @@ from coreweave_world import configuration, serving
 from iriscw.cloud.drivers.kube.leading import LeadershipLost
 from iriscw.controller.assembly import Controller
 from iriscw.controller.leading import lease_path
+from raised import that
 
 LEASE = lease_path("iris")
 
@@ -58,5 +59,5 @@ async def test_a_controller_whose_lease_is_taken_ends(tmp_path: Path) -> None:
                 )
                 await anyio.sleep(20)
 
-        with pytest.raises(LeadershipLost, match="somebody holds the Lease"):
+        with pytest.raises(LeadershipLost, check=that(names="Lease")):
             await lead()

@@ -3,6 +3,7 @@
 import pytest
 
 from iriscw.controller.local_pod import command
+from raised import that
 
 ENVIRONMENT = {"IRIS_WORKER_ID": "w-0", "IRIS_INCARNATION": "i", "IRISCW_TOKEN_FILE": "t"}
 
@@ -26,7 +27,7 @@ def test_command() -> None:
 @pytest.mark.parametrize("missing", list(ENVIRONMENT))
 def test_missing(missing: str) -> None:
     """Without a name in the environment nothing is started."""
-    with pytest.raises(SystemExit, match=missing):
+    with pytest.raises(SystemExit, check=that(names=missing)):
         command(["a", "b"], {name: value for name, value in ENVIRONMENT.items() if name != missing})
     with pytest.raises(SystemExit):
         command(["a"], ENVIRONMENT)

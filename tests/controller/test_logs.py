@@ -16,6 +16,7 @@ from iriscw.controller.logs import LINE_SHARE, ROLL, AttemptLog, LogLimits, LogS
 from iriscw.jobs.model import AwaitLogs
 from iriscw.runtime.vocabulary import SECOND
 from profiles import examples
+from raised import that
 
 JOB = "job-aaaaaaaaaaaa"
 OTHER = "job-bbbbbbbbbbbb"
@@ -229,7 +230,7 @@ async def test_an_attempt_is_known_when_it_is_written_down(tmp_path: Path, monke
     store = await LogStore.open(tmp_path)
     disk = FullDisk(os.open)
     monkeypatch.setattr(os, "open", disk)
-    with pytest.raises(LogStoreBroken, match="No space left"):
+    with pytest.raises(LogStoreBroken, check=that(names=os.strerror(errno.ENOSPC))):
         await store.begin(JOB, 0, 0, UID)
     assert (store.attempt(UID), store.attempts(JOB), store.jobs(), store.statistics().attempts) == (None, [], [], 0)
     assert await store.append(UID, 0, b"x") is None

@@ -26,6 +26,7 @@ from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import InsecureDoor, InvalidTls
 from iriscw.rpc.tls import client_tls
+from raised import that
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_a_token_for_metrics_may_be_there(folder: Path) -> None:
     assert found.metrics_token.reveal() == "the-metrics-token"
     assert "the-" not in repr(found)
     (folder / METRICS_TOKEN).write_text("two words")
-    with pytest.raises(StateUnusable, match=METRICS_TOKEN):
+    with pytest.raises(StateUnusable, check=that(names=METRICS_TOKEN)):
         read_secrets(folder)
 
 
@@ -79,10 +80,10 @@ def test_no_folder(tmp_path: Path) -> None:
 def test_a_token_that_is_missing(folder: Path, name: str) -> None:
     """It is named: one that the controller made up would lock out every worker that lives."""
     (folder / name).unlink()
-    with pytest.raises(SecretsMissing, match=name):
+    with pytest.raises(SecretsMissing, check=that(names=name)):
         read_secrets(folder)
     (folder / name).write_text("two words")
-    with pytest.raises(StateUnusable, match=name):
+    with pytest.raises(StateUnusable, check=that(names=name)):
         read_secrets(folder)
 
 
@@ -91,7 +92,7 @@ def test_half_a_certificate(folder: Path, name: str) -> None:
     """The other half is named."""
     certify(folder)
     (folder / name).unlink()
-    with pytest.raises(SecretsMissing, match=name):
+    with pytest.raises(SecretsMissing, check=that(names=name)):
         read_secrets(folder)
     (folder / name).write_text("nonsense")
     with pytest.raises(InvalidTls):
@@ -137,6 +138,6 @@ async def test_a_cluster_trusts_its_own_door(folder: Path, tmp_path: Path, besid
 
 async def test_without_a_certificate_no_door_off_loopback(folder: Path, tmp_path: Path) -> None:
     """Tokens do not cross a network in plain text, unless somebody says that it is trusted."""
-    with pytest.raises(InsecureDoor, match="certificates"):
+    with pytest.raises(InsecureDoor, check=that(names="certificates")):
         async with controller(folder, tmp_path, "0.0.0.0"):
             pass

@@ -11,6 +11,7 @@ from iriscw.jobs.model import EntrypointKind
 from iriscw.proto.iriscw import v1
 from iriscw.tiers.drivers.fake import FakeObjectStore
 from iriscw.tiers.ports import ObjectNotFound, StoreUnreachable
+from raised import that
 
 COMMAND = v1.Entrypoint(command=v1.Command(argv=["echo", "hi"]))
 CALLABLE = v1.Entrypoint(callable=v1.Callable(payload=b"x" * 100, python_version="3.11", display_name="m.f"))
@@ -44,7 +45,7 @@ async def test_damage_and_loss() -> None:
     store = FakeObjectStore()
     kept = await Payloads(store, "p").keep(COMMAND, "")
     await store.put(f"p/payloads/{kept.payload_sha256}", b"other")
-    with pytest.raises(StoreUnreachable, match="damaged"):
+    with pytest.raises(StoreUnreachable, check=that(comes_from="payloads.Payloads.load")):
         await Payloads(store, "p").load(kept.payload_sha256)
     with pytest.raises(ObjectNotFound):
         await Payloads(store, "p").load("0" * 64)

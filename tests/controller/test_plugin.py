@@ -12,6 +12,7 @@ from iriscw.controller import plugin
 from iriscw.controller.errors import StateUnusable
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.rpc.tokens import mint_token
+from raised import that
 
 CONFIG = {
     "name": "c",
@@ -85,5 +86,5 @@ def test_what_its_check_raises(monkeypatch, error, expected):
         raise error
 
     platform(monkeypatch, check)
-    with pytest.raises(expected, match="zone"):
+    with pytest.raises(expected, check=that(names="zone")):
         plugin.checked_platform(build_config(CONFIG))

@@ -15,6 +15,7 @@ from iriscw.errors import JournalLocked, JournalLost, OperationError
 from iriscw.jobs.errors import NoSuchJob
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.proto.iriscw import v1
+from raised import that
 
 
 class Replicated(World):
@@ -128,7 +129,7 @@ async def test_an_overtaken_controller_deletes_nothing(tmp_path, copy):
                 assert (await second.until_over(job.job_id))[-1].state is v1.JobState.SUCCEEDED
             sweep = first.controller.features.parts["jobs"].sweep
             sweep._results._listed = False  # as if it had stood still since it was opened
-            with pytest.raises(OwnershipUnclear, match="who writes the journal"):
+            with pytest.raises(OwnershipUnclear):
                 await sweep.sweep()
             assert await sweep._results.jobs() == [job.job_id]
             deleted.append(stored(copy) != [job.job_id])
@@ -157,7 +158,7 @@ async def test_a_controller_elsewhere_ends_this_one(tmp_path, copy):
                 with anyio.move_on_after(20):
                     acknowledged.append(await first.submit("b", name="another"))
 
-    with pytest.raises(JournalLost, match="another controller writes the journal"):
+    with pytest.raises(JournalLost):
         await two()
     assert not acknowledged
     async with Replicated(tmp_path / "three", copy) as third:
@@ -167,5 +168,5 @@ async def test_a_controller_elsewhere_ends_this_one(tmp_path, copy):
 async def test_a_place_that_cannot_be_reached_keeps_it_from_starting(tmp_path):
     """By name: whether what is on the disk is the present cannot be known."""
     (tmp_path / "file").touch()
-    with pytest.raises(OperationError, match="file"):
+    with pytest.raises(OperationError, check=that(comes_from="trouble.translated", names="file")):
         await Replicated(tmp_path / "state", tmp_path / "file").__aenter__()

@@ -16,6 +16,7 @@ from iriscw.controller.result_model import (
 )
 from iriscw.controller.results import MAX_MISMATCHES, ResultStore
 from iriscw.rpc.limits import MAX_RESULT_BYTES
+from raised import that
 
 JOB = "job-aaaaaaaaaaaa"
 UID = "0" * 16
@@ -177,7 +178,7 @@ async def test_what_the_disk_has_spoilt_is_not_given_out(tmp_path: Path, spoilt:
     assert await store.settle(UID, reference(b"right")) is Verdict.KEPT
     [path] = (tmp_path / JOB).iterdir()
     path.write_bytes(spoilt)
-    with pytest.raises(StoredDamaged, match="SHA-256"):
+    with pytest.raises(StoredDamaged, check=that(comes_from="archive.verified")):
         await read(store)
 
 

@@ -13,6 +13,7 @@ from iriscw.controller.assembly import default_state_dir
 from iriscw.deploy.controller import DATA_LIMIT_BYTES, command, config_map, rollout_s
 from iriscw.deploy.errors import NotInstallable
 from iriscw.deploy.installation import installation_of
+from raised import that
 
 
 def deployment(installation):
@@ -202,5 +203,5 @@ def test_a_configuration_has_to_fit():
     """A map holds 1 MiB."""
     environment = {f"V{number}": "x" * ENV_VALUE_LIMIT for number in range(DATA_LIMIT_BYTES // ENV_VALUE_LIMIT)}
     given = {**values(), "defaults": {"task_env": environment}}
-    with pytest.raises(NotInstallable, match="larger than 1048576 bytes"):
+    with pytest.raises(NotInstallable, check=that(comes_from="controller.config_map", names="1048576")):
         config_map(installation_of(build_config(given)))

@@ -1,5 +1,7 @@
 """The way to a controller: through a served simulation's port-forward, and by the Service's name."""
 
+import errno
+import os
 import socket
 from contextlib import asynccontextmanager
 
@@ -18,6 +20,7 @@ from iriscw.deploy.reaching import Wish, open_gate, wish_of
 from iriscw.kubernetes import client_of
 from iriscw.rpc.errors import PeerNotTrusted, Unauthenticated
 from iriscw.rpc.tokens import Secret
+from raised import that
 from waiting import until
 
 HOST = "iris-controller-svc.iris.svc.cluster.local"
@@ -93,7 +96,7 @@ async def test_another_certificate_is_not_trusted(world):
     """Neither one of another authority nor one for another name, were it even the tunnel's own."""
     world.install(names=["127.0.0.1", "localhost"])
     async with world.controller("one"), gate(world) as opened, client_of(opened) as client:
-        with pytest.raises(PeerNotTrusted, match=HOST):
+        with pytest.raises(PeerNotTrusted, check=that(names=HOST)):
             await client.status()
 
 
@@ -102,7 +105,7 @@ async def test_another_authority_is_not_trusted(world, tmp_path):
     world.install()
     other = trustme.CA().cert_pem.bytes().decode()
     async with world.controller("one"), gate(world, Wish(authority=other)) as opened, client_of(opened) as client:
-        with pytest.raises(PeerNotTrusted, match="certificate"):
+        with pytest.raises(PeerNotTrusted, check=that(names="certificate")):
             await client.status()
 
 
@@ -132,7 +135,7 @@ async def test_a_pod_cannot_talk_a_client_out_of_tls(world):
     """Whoever may make pods would be sent the token: an authority in the cluster, or named, stands for TLS."""
     world.install()
     async with world.controller("one", words=("--insecure-plaintext",)):
-        with pytest.raises(ControllerNotReady, match="without TLS"):
+        with pytest.raises(ControllerNotReady, check=that(names="TLS")):
             async with gate(world, Wish()):
                 pass
         authority = world.authority.cert_pem.bytes().decode()
@@ -168,14 +171,14 @@ async def test_why_there_is_no_way(world):
         async with gate(world):
             pass
     world.install(secrets=False)
-    with pytest.raises(ControllerNotReady, match="has no pod"):
+    with pytest.raises(ControllerNotReady, check=that(comes_from="finding.find_serving")):
         async with gate(world):
             pass
     async with world.controller("one"):
-        with pytest.raises(ControllerNotReady, match="iris-controller-secrets"):
+        with pytest.raises(ControllerNotReady, check=that(names="iris-controller-secrets")):
             async with gate(world):
                 pass
-        with pytest.raises(ControllerNotReady, match="iris-ca"):
+        with pytest.raises(ControllerNotReady, check=that(names="iris-ca")):
             async with gate(world, Wish(token=Secret(TOKEN))):
                 pass
 
@@ -184,7 +187,7 @@ async def test_the_port_can_be_chosen(world):
     """One that is taken is an error of the system's."""
     world.install()
     async with world.controller("one"), gate(world) as first:
-        with pytest.raises(OSError, match="in use"):
+        with pytest.raises(OSError, check=that(names=os.strerror(errno.EADDRINUSE))):
             async with gate(world, Wish(port=first.tunnel.port)):
                 pass
 
@@ -205,5 +208,5 @@ def test_a_script_without_a_loop(tmp_path):
 
 async def test_a_namespace_beside_a_configuration_is_a_slip():
     """The configuration says it."""
-    with pytest.raises(iriscw.InvalidArgument, match="namespace"):
+    with pytest.raises(iriscw.InvalidArgument, check=that(comes_from="kubernetes.connect_kubernetes")):
         iriscw.connect_kubernetes("cluster.yaml", namespace="iris")

@@ -8,6 +8,7 @@ from deploy_world import installed
 from iriscw.deploy.errors import NoSecretMaterial
 from iriscw.deploy.names import AUTHORITY_KEY, CONTROLLER_SECRET_KEYS
 from iriscw.deploy.secrets import SENT, secret_manifests
+from raised import that
 
 FILES = {name: f"the {name}".encode() for name in (*SENT, "ca.key", "notes.txt")}
 
@@ -34,16 +35,16 @@ def test_a_folder_without_a_token_for_metrics():
     inside, authority = secret_manifests(installed(), files)
     assert (inside.name, authority.name) == ("Secret/iris-controller-secrets", "Secret/iris-ca")
     assert "metrics-token" not in data(inside)
-    with pytest.raises(NoSecretMaterial, match="there is no metrics-token: --secrets-to"):
+    with pytest.raises(NoSecretMaterial, check=that(comes_from="secrets.secret_manifests", names="metrics-token")):
         secret_manifests(installed({"service_monitor": True}), files)
 
 
 @pytest.mark.parametrize("name", [name for name in SENT if name != "metrics-token"])
 def test_nothing_may_be_missing(name):
     """The name is told, and the way to make it."""
-    with pytest.raises(NoSecretMaterial, match=f"there is no {name}: --secrets-to"):
+    with pytest.raises(NoSecretMaterial, check=that(comes_from="secrets.secret_manifests", names=name)):
         secret_manifests(installed(), {each: text for each, text in FILES.items() if each != name})
-    with pytest.raises(NoSecretMaterial, match=name):
+    with pytest.raises(NoSecretMaterial, check=that(names=name)):
         secret_manifests(installed(), {**FILES, name: b""})
 
 

@@ -30,6 +30,8 @@ from real_cluster import (
     workers,
 )
 
+from raised import that
+
 pytestmark = pytest.mark.slow
 
 __all__ = ["cluster", "real_server"]
@@ -61,7 +63,7 @@ async def test_a_task_runs_in_its_own_pod(cluster: Cluster, tmp_path) -> None:
     address = await controller_address(cluster)
     async with iriscw.connect(address, read_token_file(tmp_path / "secrets" / "admin-token")) as client:
         wanted = iriscw.Resources(cpu=1, memory="1GiB")
-        with pytest.raises(iriscw.InvalidArgument, match="is not an image"):
+        with pytest.raises(iriscw.InvalidArgument, check=that(names="image")):
             await client.submit(hello, name="none", resources=wanted, image="two words")
         job = await client.submit(hello, name="smoke", resources=wanted, image="ghcr.io/ada/own:7")
         watching = asyncio.create_task(cluster.until(PODS, tasks))

@@ -30,6 +30,7 @@ from iriscw.freeze.criu_images import (
     without_death_signal,
 )
 from iriscw.freeze.criu_protobuf import decode, encode, message
+from raised import that
 
 PAGE = 4096
 
@@ -93,22 +94,25 @@ def test_the_names_by_which_sockets_are_reached_are_found():
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "does not begin"),
-        (PAGEMAP_MAGIC, "no beginning"),
-        (pagemap(entry((1, 0x10000), (2, 1), (4, IN_PARENT))), "another dump"),
-        (pagemap(entry((1, 0x10000), (2, 1), (3, True))), "another dump"),
-        (pagemap(entry((1, 0x10000), (2, 1), (4, LAZY))), "never written"),
-        (pagemap(entry((1, 0x10001), (2, 1), (4, PRESENT))), "a range"),
-        (pagemap(entry((1, 0x10000), (2, 0), (4, PRESENT))), "a range"),
-        (pagemap(entry((1, 0x10000), (2, 1), (4, PRESENT), (5, 1 << 50))), "a range"),
-        (pagemap(entry((1, 0x10000), (2, 1)))[:-1], "cut off"),
-        (pagemap(b"\xff\xff\xff\xff"), "cut off"),
-        (pagemap(b"\x01\x00\x00\x00\x08"), "cut off"),
+        (b"", that(comes_from="criu_images.read_pagemap", nth=1)),
+        (PAGEMAP_MAGIC, that(comes_from="criu_images.read_pagemap", nth=3)),
+        (pagemap(entry((1, 0x10000), (2, 1), (4, IN_PARENT))), that(comes_from="criu_images.read_pagemap", nth=4)),
+        (pagemap(entry((1, 0x10000), (2, 1), (3, True))), that(comes_from="criu_images.read_pagemap", nth=4)),
+        (pagemap(entry((1, 0x10000), (2, 1), (4, LAZY))), that(comes_from="criu_images.read_pagemap", nth=5)),
+        (pagemap(entry((1, 0x10001), (2, 1), (4, PRESENT))), that(comes_from="criu_images.read_pagemap", nth=6)),
+        (pagemap(entry((1, 0x10000), (2, 0), (4, PRESENT))), that(comes_from="criu_images.read_pagemap", nth=6)),
+        (
+            pagemap(entry((1, 0x10000), (2, 1), (4, PRESENT), (5, 1 << 50))),
+            that(comes_from="criu_images.read_pagemap", nth=6),
+        ),
+        (pagemap(entry((1, 0x10000), (2, 1)))[:-1], that(comes_from="criu_images.raw_entries")),
+        (pagemap(b"\xff\xff\xff\xff"), that(comes_from="criu_images.raw_entries")),
+        (pagemap(b"\x01\x00\x00\x00\x08"), that(comes_from="criu_protobuf._read_varint", nth=1)),
     ],
 )
 def test_what_is_no_pagemap_is_refused(data, why):
     """Nothing is guessed about where a page lies."""
-    with pytest.raises(NotPagemap, match=why):
+    with pytest.raises(NotPagemap, check=why):
         read_pagemap(data, PAGE)
 
 
@@ -139,16 +143,16 @@ def test_sockets_whose_other_end_is_in_no_image_are_found():
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "does not begin"),
-        (PAGEMAP_MAGIC, "does not begin"),
-        (FILES_MAGIC + unix_socket(1, 2)[:-1], "cut off"),
-        (FILES_MAGIC + b"\xff\xff\xff\xff", "cut off"),
-        (FILES_MAGIC + entry((1, 5), (16, b"\x08")), "cut off"),
+        (b"", that(comes_from="criu_images.unresolved_peers", nth=1)),
+        (PAGEMAP_MAGIC, that(comes_from="criu_images.unresolved_peers", nth=1)),
+        (FILES_MAGIC + unix_socket(1, 2)[:-1], that(comes_from="criu_images.unresolved_peers", nth=2)),
+        (FILES_MAGIC + b"\xff\xff\xff\xff", that(comes_from="criu_images.unresolved_peers", nth=2)),
+        (FILES_MAGIC + entry((1, 5), (16, b"\x08")), that(comes_from="criu_protobuf._read_varint", nth=1)),
     ],
 )
 def test_what_is_no_list_of_files_is_refused(data, why):
     """An image that nobody understands is none that says all is well."""
-    with pytest.raises(NotFiles, match=why):
+    with pytest.raises(NotFiles, check=why):
         unresolved_peers(data)
 
 
@@ -192,16 +196,16 @@ def test_who_does_not_come_back_where_it_was_is_found(tasks, lost):
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "does not begin"),
-        (TREE_MAGIC, "no task"),
-        (tree((1, 0, 1))[:-1], "cut off"),
-        (TREE_MAGIC + b"\xff\xff\xff\xff", "cut off"),
-        (TREE_MAGIC + b"\x01\x00\x00\x00\x08", "cut off"),
+        (b"", that(comes_from="criu_images.strays", nth=1)),
+        (TREE_MAGIC, that(comes_from="criu_images.strays", nth=3)),
+        (tree((1, 0, 1))[:-1], that(comes_from="criu_images.raw_entries")),
+        (TREE_MAGIC + b"\xff\xff\xff\xff", that(comes_from="criu_images.raw_entries")),
+        (TREE_MAGIC + b"\x01\x00\x00\x00\x08", that(comes_from="criu_protobuf._read_varint", nth=1)),
     ],
 )
 def test_what_is_no_list_of_tasks_is_refused(data, why):
     """It is not taken for one in which all is well."""
-    with pytest.raises(NotTree, match=why):
+    with pytest.raises(NotTree, check=why):
         strays(data)
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from iriscw.freeze.cuda_codes import code_said, refusal, state_of, state_said, uuid_bytes
 from iriscw.freeze.model import CudaNoMemory, CudaRefused, CudaState, RightsMissing
+from raised import that
 
 
 def test_states_by_number_and_by_word() -> None:
@@ -46,5 +47,5 @@ def test_uuids_are_bytes() -> None:
     assert uuid_bytes("GPU-00000000-0000-0000-0000-0000000000ff") == bytes(15) + b"\xff"
     assert uuid_bytes("00000000-0000-0000-0000-0000000000FF") == bytes(15) + b"\xff"
     for wrong in ("", "0", "GPU-0", "MIG-00000000-0000-0000-0000-0000000000ff"):
-        with pytest.raises(ValueError, match="no UUID"):
+        with pytest.raises(ValueError, check=that(comes_from="cuda_codes.uuid_bytes")):
             uuid_bytes(wrong)

@@ -27,6 +27,7 @@ from iriscw.freeze.proc_text import (
     waits_for_pages,
 )
 from iriscw.freeze.traits import FileLock, Obstacle
+from raised import that
 
 TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 11 1 0 100 0 0 10 0
@@ -67,7 +68,7 @@ def test_the_rest_of_stat_is_read() -> None:
     """Terminal and flags, behind a name that may hold anything."""
     tail = parse_stat_tail("1 (a) b) S 1 1 1 34816 -1 2097156 0 0\n")
     assert (tail.terminal, tail.exiting, tail.of_the_kernel) == (34816, True, True)
-    with pytest.raises(ValueError, match="not a line"):
+    with pytest.raises(ValueError, check=that(comes_from="proc_text.parse_stat_tail")):
         parse_stat_tail("1 (a) S")
 
 

@@ -40,6 +40,7 @@ from iriscw.jobs.model import (
 from iriscw.jobs.registry import RegistryDecisions, RegistryLimits
 from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import SECOND
+from raised import that
 
 NOTHING = Capacity()
 
@@ -502,9 +503,9 @@ def test_limits():
     world.submit(command_spec("c"))
     with pytest.raises(TooManyJobs):
         world.submit(command_spec("d"))
-    with pytest.raises(InvalidArgument, match="replicas"):
+    with pytest.raises(InvalidArgument, check=that(names="replicas")):
         world.submit(command_spec("e", replicas=100_001))
-    with pytest.raises(InvalidArgument, match="takes nothing"):
+    with pytest.raises(InvalidArgument, check=that(comes_from="model.check_spec", nth=8)):
         world.submit(command_spec("f", demand=NOTHING))
     assert len(world.sim.ask("/jobs", ListJobs()).rows) == 2
 

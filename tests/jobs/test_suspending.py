@@ -12,6 +12,7 @@ from iriscw.jobs.messages import DescribeJob, ListJobs, ListTasks, TerminateJob
 from iriscw.jobs.model import Ending, JobState, Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed
 from iriscw.jobs.suspension.messages import CheckpointLeft, PhaseOver, ResumeTask, SuspendTask
+from raised import that
 
 RUNS = Observation("", TaskState.RUNNING, started=True)
 
@@ -433,7 +434,7 @@ def test_an_agent_that_never_answers():
 def test_what_cannot_be_suspended():
     """Each refusal has its name."""
     bench = Bench()
-    with pytest.raises(InvalidArgument, match="no task 1"):
+    with pytest.raises(InvalidArgument, check=that(names="1")):
         bench.ask(SuspendTask(1, "s"))
     gang = bench.world.submit(command_spec("gang", replicas=1, group_by="slice-id"))
     waits = bench.world.submit(command_spec("waits", demand=Capacity(9_000)))
@@ -445,7 +446,7 @@ def test_what_cannot_be_suspended():
     bench.suspend()
     bench.ask(ResumeTask(0, "r"))
     bench.effect(ThawAttempt)
-    with pytest.raises(SuspensionRefused, match="brought back"):
+    with pytest.raises(SuspensionRefused):
         bench.ask(SuspendTask(0, "t"))
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from iriscw.errors import InvalidArgument
 from iriscw.journal.codec import Mismatch, codec_for
 from iriscw.runtime.vocabulary import ActorPath, message
+from raised import that
 
 Token = NewType("Token", str)
 
@@ -115,7 +116,7 @@ def test_wrong_value(name, bad):
     good = Everything("t", 1, True, b"", Phase.CODE, ActorPath("/a"), Token("t"), 2, None, (), ("a", 1), [], {}, ())
     codec = codec_for(Everything)
     codec.encode(good)
-    with pytest.raises(Mismatch, match=rf"Everything\.{name}: "):
+    with pytest.raises(Mismatch, check=that(names=name)):
         codec.encode(attrs.evolve(good, **{name: bad}))
 
 
@@ -132,16 +133,16 @@ def test_wrong_json(name, bad):
     good = Everything("t", 1, True, b"", Phase.CODE, ActorPath("/a"), Token("t"), 2, None, (), ("a", 1), [], {}, ())
     codec = codec_for(Everything)
     fields = json.loads(codec.encode(good))
-    with pytest.raises(Mismatch, match=rf"Everything\.{name}"):
+    with pytest.raises(Mismatch, check=that(names=name)):
         codec.decode({**fields, name: bad})
 
 
 def test_missing_and_unknown_fields():
     """A missing field takes its default if it has one; an unknown field is refused."""
     codec = codec_for(Place)
-    with pytest.raises(Mismatch, match="slot is missing"):
+    with pytest.raises(Mismatch, check=that(comes_from="codec._decode_attrs.decode", nth=3, names="slot")):
         codec.decode({"worker": "a"})
-    with pytest.raises(Mismatch, match="has no other, zone"):
+    with pytest.raises(Mismatch, check=that(comes_from="codec._decode_attrs.decode", nth=4, names="other")):
         codec.decode({"worker": "a", "slot": 1, "zone": 1, "other": 2})
 
     @attrs.frozen
@@ -158,7 +159,7 @@ def test_validators_have_their_say():
     class Positive:
         number: int = attrs.field(validator=attrs.validators.gt(0))
 
-    with pytest.raises(Mismatch, match="refused"):
+    with pytest.raises(Mismatch, check=that(comes_from="codec._decode_attrs.decode", nth=5)):
         codec_for(Positive).decode({"number": -1})
 
 
@@ -173,7 +174,7 @@ class Mixed(enum.Enum):
 )
 def test_undeclarable(bad):
     """Types without an exact, ordered text are refused when declared."""
-    with pytest.raises(InvalidArgument, match="cannot be journaled"):
+    with pytest.raises(InvalidArgument):
         codec_for(bad)
 
 
@@ -188,9 +189,9 @@ def test_undeclarable_fields():
     class Hidden:
         cache: int = attrs.field(init=False, default=0)
 
-    with pytest.raises(InvalidArgument, match=r"Timed\.boot: .*integer"):
+    with pytest.raises(InvalidArgument, check=that(names="Timed.boot")):
         codec_for(Timed)
-    with pytest.raises(InvalidArgument, match=r"Hidden\.cache"):
+    with pytest.raises(InvalidArgument, check=that(names=("Hidden", "cache"))):
         codec_for(Hidden)
 
 

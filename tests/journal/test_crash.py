@@ -13,6 +13,7 @@ import pytest
 from iriscw.journal import tool
 from iriscw.journal.conformance import REGISTRY, Fact
 from iriscw.journal.sqlite import SqliteJournal
+from raised import that
 
 STEPS = ["draft created", "draft filled", "draft synced", "draft renamed", "folder synced", "journal-000001.db removed"]
 STARTED_S = 60.0
@@ -120,7 +121,7 @@ def test_locked_by_process(tmp_path):
 
     process = start(tmp_path / "journal", 0)
     os.read(process.stdout.fileno(), 100)
-    with pytest.raises(JournalLocked, match=f"process {process.pid}"):
+    with pytest.raises(JournalLocked, check=that(comes_from="files.Lock.__init__", names=process.pid)):
         SqliteJournal.open(tmp_path / "journal", registry=REGISTRY)
     acknowledged(process, 0)
     SqliteJournal.open(tmp_path / "journal", registry=REGISTRY).close()

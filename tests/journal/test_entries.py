@@ -5,6 +5,7 @@ from hypothesis import assume, given, strategies as st
 
 from iriscw.errors import JournalCorrupt
 from iriscw.journal.entries import GENESIS, Base, Chain, Entry, Kind, seal
+from raised import that
 
 anything = st.builds(
     Entry,
@@ -54,7 +55,7 @@ def test_damage(found, data):
         changed = {"path": path + "x", "kind": "x", "payload": payload + " ", "digest": digest[::-1]}
         values = {"path": path, "kind": what, "payload": payload, "digest": digest, kind: changed[kind]}
         damaged[place] = (sequence, values["path"], values["kind"], values["payload"], values["digest"])
-    with pytest.raises(JournalCorrupt, match=r"sequence \d+") as caught:
+    with pytest.raises(JournalCorrupt, check=that(names="sequence")) as caught:
         follow(damaged, (rows[-1][0], rows[-1][4]))
     named = int(str(caught.value).split()[1].rstrip(":"))
     assert named in (place, place + 1) if kind == "twice" else named == place
@@ -73,7 +74,7 @@ def test_compacted():
     rows = seal(GENESIS, kept)
     assert follow(rows, (10, rows[-1][4])).last == 10
     follow(seal(GENESIS, [*kept, Entry(11, "/a", Kind.RECORD, "1")]))
-    with pytest.raises(JournalCorrupt, match="sequence 11 is missing"):
+    with pytest.raises(JournalCorrupt, check=that(comes_from="entries.Chain.follow", nth=1, names="11")):
         follow(seal(GENESIS, [*kept, Entry(12, "/a", Kind.RECORD, "1")]))
     assert Base.of(base.entry()) == base
 
@@ -83,11 +84,11 @@ def test_compacted():
 )
 def test_no_base(first):
     """A file that does not start with a base is not a journal."""
-    with pytest.raises(JournalCorrupt, match="first entry"):
+    with pytest.raises(JournalCorrupt, check=that(comes_from="entries.Base.of")):
         follow(seal(GENESIS, [first]))
 
 
 def test_empty():
     """A file without entries is not a journal."""
-    with pytest.raises(JournalCorrupt, match="no first entry"):
+    with pytest.raises(JournalCorrupt, check=that(comes_from="entries.Chain.finish", nth=1)):
         Chain().finish(0, GENESIS)

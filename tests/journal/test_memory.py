@@ -7,6 +7,7 @@ from iriscw.journal.conformance import REGISTRY, facts
 from iriscw.journal.errors import JournalClosed
 from iriscw.journal.memory import COMPACT_AFTER, MemoryDisk, MemoryJournal
 from iriscw.journal.port import JournalStatus
+from raised import that
 
 
 def opened(disk, **options):
@@ -33,7 +34,7 @@ def test_crash_keeps_no_more_than_there_is(keep):
     """A crash cannot keep what was never accepted."""
     disk = MemoryDisk()
     opened(disk).append("/a", facts(1))
-    with pytest.raises(InvalidArgument, match="keep"):
+    with pytest.raises(InvalidArgument, check=that(comes_from="memory.MemoryDisk.crash")):
         disk.crash(keep=keep)
 
 

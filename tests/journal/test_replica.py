@@ -12,6 +12,7 @@ from iriscw.journal.port import JournalStatus
 from iriscw.journal.replica import MARK, Replica, ReplicaForeign, ReplicaUnreachable
 from iriscw.journal.segments import BASES, SEGMENTS, segment_name
 from iriscw.journal.sqlite import SqliteJournal
+from raised import that
 
 
 class Site:
@@ -217,7 +218,7 @@ def test_a_second_copy_with_a_hole_is_refused(site, settle):
             journal.append("/a", facts(number))
             settle(journal)
     del site.vault.objects[segment_name(3)]
-    with pytest.raises(JournalCorrupt, match=segment_name(3)):
+    with pytest.raises(JournalCorrupt, check=that(names=segment_name(3))):
         site.open("another")
 
 
@@ -231,7 +232,7 @@ def test_a_foreign_segment_is_refused(site, settle, memory_vault, tmp_path):
         journal.append("/a", facts(2))
         settle(journal)
     site.vault.objects[segment_name(1)] = others.vault.objects[segment_name(1)]
-    with pytest.raises(JournalCorrupt, match="does not follow"):
+    with pytest.raises(JournalCorrupt, check=that(comes_from="replica.Replica._segment")):
         site.open("another")
 
 

@@ -9,6 +9,7 @@ from iriscw.errors import InvalidArgument, JournalCorrupt, JournalLocked
 from iriscw.journal import tool
 from iriscw.journal.conformance import REGISTRY, Fact, facts
 from iriscw.journal.sqlite import SqliteJournal
+from raised import that
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_truncate_uncheckpointed(tmp_path):
 def test_truncate_refuses(folder, after):
     """A journal cannot be cut where its chain does not reach; it stays as it was."""
     damage(folder, 3)
-    with pytest.raises(InvalidArgument, match="cannot keep"):
+    with pytest.raises(InvalidArgument, check=that(comes_from="tool._prefix")):
         tool.truncate(folder, after)
     assert tool.verify(folder).last == 2
 
@@ -123,16 +124,16 @@ def test_truncate_locked(tmp_path):
 def test_no_journal(tmp_path):
     """Without a journal the tools say so."""
     for call in (tool.verify, lambda path: list(tool.dump(path)), lambda path: tool.truncate(path, 0)):
-        with pytest.raises(InvalidArgument, match="no journal"):
+        with pytest.raises(InvalidArgument, check=that(comes_from="tool._find")):
             call(tmp_path / "none")
 
 
 def test_no_database(folder):
     """A file that is no database is named."""
     (folder / "journal-000001.db").write_bytes(b"not a database" * 1_000)
-    with pytest.raises(JournalCorrupt, match="not a database"):
+    with pytest.raises(JournalCorrupt, check=that(comes_from="database.connect")):
         tool.verify(folder)
-    with pytest.raises(JournalCorrupt, match="not a database"):
+    with pytest.raises(JournalCorrupt, check=that(comes_from="database.connect")):
         SqliteJournal.open(folder, registry=REGISTRY)
 
 

@@ -22,6 +22,7 @@ from iriscw.processes.grants import (
     withdraw,
 )
 from iriscw.processes.lease import LeaseFile
+from raised import that
 
 GRANT = Grant("thaw-1", "worker-b/life-1", Path("/lease"))
 names = st.text(min_size=1, max_size=20)
@@ -37,7 +38,7 @@ def test_what_is_written_is_read(name: str, owner: str, lease: str) -> None:
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"id": "a"}', b'{"id": "a", "owner": "b", "lease": 3}', b"[" * 100_000])
 def test_anything_else_grants_nothing(data: bytes) -> None:
     """It is no grant, and nothing worse."""
-    with pytest.raises(ValueError, match=r"grants nothing|JSON|Expecting"):
+    with pytest.raises(ValueError):
         decode(data)
 
 
@@ -57,14 +58,14 @@ def test_a_grant_is_taken_or_withdrawn(tmp_path: Path) -> None:
     assert withdraw(tmp_path, "thaw-2") is Standing.WITHDRAWN
     with pytest.raises(FileNotFoundError):
         supervisor._take_grant(str(tmp_path))
-    with pytest.raises(GrantRefused, match="withdrawn"):
+    with pytest.raises(GrantRefused, check=that(comes_from="grants.offer", nth=1)):
         offer(tmp_path, second)
 
 
 def test_two_owners_never_grant_at_once(tmp_path: Path) -> None:
     """An offer replaces none: the first one stands, and leaves nothing beside it."""
     offer(tmp_path, GRANT)
-    with pytest.raises(GrantRefused, match="another"):
+    with pytest.raises(GrantRefused, check=that(comes_from="grants.offer", nth=2)):
         offer(tmp_path, Grant("thaw-2", "third", Path("/lease")))
     assert owner_of(tmp_path) == GRANT.owner
     assert [path.name for path in tmp_path.iterdir()] == [OFFERED]
@@ -103,7 +104,7 @@ def test_what_a_program_puts_there_grants_nothing(tmp_path: Path) -> None:
     (tmp_path / OFFERED).mkdir()
     (tmp_path / TAKEN).write_text("x")
     assert standing_of(tmp_path, "thaw-1") is Standing.NONE
-    with pytest.raises(GrantRefused, match="another"):
+    with pytest.raises(GrantRefused, check=that(comes_from="grants.offer", nth=2)):
         offer(tmp_path, GRANT)
 
 

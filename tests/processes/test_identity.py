@@ -24,6 +24,7 @@ from iriscw.processes.identity import (
     read_stat,
     send_signal,
 )
+from raised import that
 
 
 def stat_line(name: str, state: str = "S", start: int = 77) -> str:
@@ -43,7 +44,7 @@ def test_a_stat_line_is_read_whatever_the_name_holds(name: str) -> None:
 @pytest.mark.parametrize("text", ["", "42", "42 (x", "42 (x) S 1 2", "(x) S"])
 def test_other_text_is_refused(text: str) -> None:
     """A line that is cut short gives an error, not a wrong identity."""
-    with pytest.raises(ValueError, match="not a line"):
+    with pytest.raises(ValueError, check=that(comes_from="identity.parse_stat")):
         parse_stat(text)
 
 
@@ -129,8 +130,8 @@ def test_an_identity_comes_back_from_json() -> None:
 def test_what_no_process_can_be_is_refused(change: dict[str, object]) -> None:
     """Before anything is looked up with it."""
     content = {**attrs.asdict(ProcessIdentity(1, 2, "boot")), **change}
-    with pytest.raises(ValueError, match="process number"):
+    with pytest.raises(ValueError, check=that(comes_from="identity.decode_identity")):
         decode_identity(content)
     for other in (None, [], "x", {}):
-        with pytest.raises(ValueError, match="process number"):
+        with pytest.raises(ValueError, check=that(comes_from="identity.decode_identity")):
             decode_identity(other)

@@ -1,5 +1,6 @@
 """The file that says until when programs may run: what is written is read, what cannot be trusted has run out."""
 
+import errno
 import os
 import stat
 import time
@@ -11,6 +12,7 @@ from hypothesis import given, strategies as st
 from iriscw.processes import lease as module
 from iriscw.processes.identity import boot_id
 from iriscw.processes.lease import MAX_LINE_BYTES, NEVER_NS, LeaseFile, decode, encode
+from raised import that
 
 BOOT = "0a1b2c3d-0000-4000-8000-0123456789ab"
 times = st.integers(0, NEVER_NS)
@@ -73,7 +75,7 @@ def test_a_link_is_no_lease(tmp_path: Path) -> None:
     """Nobody has us write elsewhere."""
     (tmp_path / "target").write_text("")
     (tmp_path / "lease").symlink_to(tmp_path / "target")
-    with pytest.raises(OSError, match="lease"):
+    with pytest.raises(OSError, check=that(names="lease")):
         LeaseFile(tmp_path / "lease")
 
 
@@ -135,7 +137,7 @@ def test_what_cannot_be_put_back_is_told(tmp_path: Path, monkeypatch: pytest.Mon
         path.unlink()
         monkeypatch.setattr(module, "write_atomic", full)
         lease.hold(12345)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(OSError, check=that(errno=errno.ENOSPC)):
             lease.write()
         assert decode(reader.read(), boot_id()) == 12345
     monkeypatch.undo()
@@ -148,5 +150,5 @@ def test_what_cannot_be_put_back_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 def test_what_is_no_file_is_no_lease(tmp_path: Path, make) -> None:
     """Nobody waits for it."""
     make(tmp_path / "lease")
-    with pytest.raises(OSError, match="lease"):
+    with pytest.raises(OSError, check=that(names="lease")):
         LeaseFile(tmp_path / "lease")

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from iriscw.processes.names import MAX_NAME_CHARS, NameTaken, held_names, hold
+from raised import that
 
 PREFIX = f"iriscw-tests-names-{os.getpid()}-"
 
@@ -45,5 +46,5 @@ def test_a_name_is_not_inherited():
 def test_a_name_has_a_length():
     """The kernel cuts nothing silently."""
     hold("x" * MAX_NAME_CHARS).close()
-    with pytest.raises(OSError, match="too long"):
+    with pytest.raises(OSError, check=that(comes_from="names.hold")):
         hold("x" * (MAX_NAME_CHARS + 1))

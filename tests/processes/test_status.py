@@ -9,7 +9,14 @@ from hypothesis import given, strategies as st
 
 from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.identity import ProcessIdentity
-from iriscw.processes.status import StatusDamaged, decode_identities, read_end, read_identity, write_stop
+from iriscw.processes.status import (
+    StatusDamaged,
+    decode_identities,
+    read_end,
+    read_identity,
+    write_stop,
+)
+from raised import that
 
 BOOT = "0a1b2c3d-0000-4000-8000-0123456789ab"
 IDENTITY = {
@@ -80,12 +87,12 @@ def test_what_a_program_put_there_has_a_name(tmp_path: Path, make) -> None:
     """Nobody waits for it, and no other error comes of it."""
     for name in ("identity.json", "exit.json", "stop"):
         make(tmp_path / name)
-    with pytest.raises(StatusDamaged, match=r"identity\.json"):
+    with pytest.raises(StatusDamaged, check=that(names="identity.json")):
         read_identity(tmp_path)
-    with pytest.raises(StatusDamaged, match=r"exit\.json"):
+    with pytest.raises(StatusDamaged, check=that(names="exit.json")):
         read_end(tmp_path)
     if make in (_folder, _pipe, _link):
-        with pytest.raises(OSError, match="stop"):
+        with pytest.raises(OSError, check=that(names="stop")):
             write_stop(tmp_path, 1)
 
 

@@ -1,5 +1,6 @@
 """A supervised program: started or not, ended how, and nothing of it left."""
 
+import errno
 import fcntl
 import json
 import os
@@ -27,6 +28,7 @@ from iriscw.processes.supervised import (
     launch,
 )
 from iriscw.processes.sweep import marked_processes, sweep
+from raised import that
 
 MARKER = "IRIS_ATTEMPT_UID"
 
@@ -164,15 +166,15 @@ async def test_what_cannot_start_has_a_name(build, tmp_path: Path) -> None:
     orphan.write_text("#!/no/such/interpreter\n")
     orphan.chmod(0o700)
     for argv, error, said in [
-        (("no-such-program-at-all",), MissingBinary, "no program 'no-such-program-at-all' in its PATH$"),
-        ((str(tmp_path / "nothing"),), MissingBinary, "no program '.*nothing', or none where .*: No such file"),
-        ((str(orphan),), MissingBinary, "no program '.*orphan', or none where its first line says: No such file"),
-        ((str(plain),), BinaryRefused, "executed"),
-        ((str(strange),), BinaryRefused, "executed"),
-        ((str(tmp_path),), BinaryRefused, "executed"),
+        (("no-such-program-at-all",), MissingBinary, that(names=("no-such-program-at-all", "PATH"))),
+        ((str(tmp_path / "nothing"),), MissingBinary, that(names=("nothing", os.strerror(errno.ENOENT)))),
+        ((str(orphan),), MissingBinary, that(names=("orphan", os.strerror(errno.ENOENT)))),
+        ((str(plain),), BinaryRefused, that(names=plain)),
+        ((str(strange),), BinaryRefused, that(names=strange)),
+        ((str(tmp_path),), BinaryRefused, that(names=tmp_path)),
     ]:
         program = build(None, *argv)
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, check=said):
             await launch(program)
         assert left_of(program) == 0
     with pytest.raises(WorkdirMissing):
@@ -353,6 +355,6 @@ async def test_a_supervisor_without_a_report(
         assert left_of(program) == 0
         assert await running.wait() == UNKNOWN_END
     else:
-        with pytest.raises(SpawnFailed, match=r"supervisor\.log"):
+        with pytest.raises(SpawnFailed, check=that(names="supervisor.log")):
             await launch(program)
         assert left_of(program) == 0

@@ -20,6 +20,7 @@ from iriscw.processes.identity import ProcessGone, pidfd_of, send_signal
 from iriscw.processes.lease import NEVER_NS, LeaseFile
 from iriscw.processes.supervised import LeaseOver, Program, SpawnFailed, Supervised, adopt, launch
 from iriscw.processes.sweep import marked_processes
+from raised import that
 
 MARKER = "IRIS_ATTEMPT_UID"
 SECOND = 1_000_000_000
@@ -127,7 +128,7 @@ async def test_a_lease_that_ends_sooner_has_to_be_told(tmp_path: Path, lease: Le
 async def test_nothing_starts_after_its_lease(tmp_path: Path, lease: LeaseFile) -> None:
     """An order that was carried out too late executes nothing of the program."""
     touched = tmp_path / "touched"
-    with pytest.raises(LeaseOver, match="lease"):
+    with pytest.raises(LeaseOver, check=that(comes_from="supervised.launch", names="lease")):
         await launch(program(tmp_path, f"open({str(touched)!r}, 'w')", lease=lease.path))
     assert not touched.exists()
     assert marked_processes({MARKER: str(tmp_path)}) == ()
@@ -440,14 +441,14 @@ def test_room_that_was_taken_and_is_missing_is_waited_for(monkeypatch: pytest.Mo
     record = _Full(3, errno.ENOSPC)
     supervisor._tell_end(record, {"code": 0}, supervisor._Lease(None), Unmoved())
     assert record.written == [{"code": 0}]
-    with pytest.raises(OSError, match="no room"):
+    with pytest.raises(OSError, check=that(errno=errno.EIO)):
         supervisor._tell_end(_Full(1, errno.EIO), {}, supervisor._Lease(None), Unmoved())
 
 
 def test_nobody_waits_for_room_after_the_lease(lease: LeaseFile) -> None:
     """The program may run elsewhere by now."""
     renew(lease, 1)
-    with pytest.raises(OSError, match="no room"):
+    with pytest.raises(OSError, check=that(errno=errno.ENOSPC)):
         supervisor._tell_end(_Full(1, errno.ENOSPC), {}, supervisor._Lease(str(lease.path)), Unmoved())
 
 

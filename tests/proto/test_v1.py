@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 
 import iriscw.proto.iriscw.v1 as v1
 from profiles import examples
+from raised import that
 
 ROOT = Path(__file__).parents[2]
 MESSAGES = sorted(
@@ -188,7 +189,7 @@ def test_nothing_chosen_is_told_apart():
 def test_two_members_on_the_wire_are_noticed():
     """The library keeps both where the standard says that the last wins: asking which is an error, never a guess."""
     both = bytes(v1.WorkerMessage(heartbeat=v1.Heartbeat(sequence=1))) + bytes(v1.WorkerMessage(goodbye=v1.Goodbye()))
-    with pytest.raises(RuntimeError, match="more than one field"):
+    with pytest.raises(RuntimeError, check=that(names=("heartbeat", "goodbye"))):
         betterproto2.which_one_of(v1.WorkerMessage.parse(both), "message")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from iriscw.rpc.errors import NeedsAsyncio, WrongLoop
 from iriscw.rpc.keeping import Kept
+from raised import that
 
 
 class Broken(Exception):
@@ -139,7 +140,7 @@ async def test_a_start_that_fails_raises_that():
         raise KeyError("start")
 
     block = Block(at_start=at_start)
-    with pytest.raises(KeyError, match="start"):
+    with pytest.raises(KeyError, check=that(args=("start",))):
         async with block.kept:
             pytest.fail("it was entered")
     assert block.said == ["closed"]
@@ -194,7 +195,7 @@ async def test_another_loop_is_named():
     async with block.kept:
 
         def elsewhere():
-            with pytest.raises(WrongLoop, match="a block was entered on another event loop"):
+            with pytest.raises(WrongLoop, check=that(comes_from="keeping.Kept.__aexit__")):
                 asyncio.run(block.kept.__aexit__(None, None, None))
 
         await anyio.to_thread.run_sync(elsewhere)

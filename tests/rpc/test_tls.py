@@ -12,6 +12,7 @@ from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import InvalidTls, PeerNotTrusted, RpcUnavailable
 from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tls import client_tls, server_tls
+from raised import that
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ async def test_wrong_name(files: Path, echo: EchoService) -> None:
     async with RpcServer([echo], authenticate=authenticate, tls=server_tls(pem, pem)) as server:
         address = await server.listen_tcp("127.0.0.1", 0)
         async with RpcChannel(address, ADMIN, tls=client_tls(authority=files / "ca.pem")) as channel:
-            with pytest.raises(PeerNotTrusted, match=r"127\.0\.0\.1"):
+            with pytest.raises(PeerNotTrusted, check=that(names="127.0.0.1")):
                 await channel.unary(UNARY, EchoRequest(), EchoReply)
 
 
@@ -59,7 +60,7 @@ async def test_the_name_of_a_tunnels_far_end(files: Path, echo: EchoService) -> 
         async with RpcChannel(address, ADMIN, tls=tls, server_name="other.example") as channel:
             assert (await channel.unary(UNARY, EchoRequest(text="hi"), EchoReply)).text == "hi"
         async with RpcChannel(address, ADMIN, tls=tls, server_name="third.example") as channel:
-            with pytest.raises(PeerNotTrusted, match=r"third\.example"):
+            with pytest.raises(PeerNotTrusted, check=that(names="third.example")):
                 await channel.unary(UNARY, EchoRequest(), EchoReply)
 
 
@@ -98,12 +99,12 @@ def test_a_loop_that_ends_with_the_channel(files: Path) -> None:
 def test_bad_files(files: Path, tmp_path: Path) -> None:
     """A missing file, one without a key, and one that is not a certificate are named."""
     (tmp_path / "junk.pem").write_text("junk")
-    with pytest.raises(InvalidTls, match=r"missing\.pem"):
+    with pytest.raises(InvalidTls, check=that(names="missing.pem")):
         server_tls(tmp_path / "missing.pem", tmp_path / "missing.pem")
-    with pytest.raises(InvalidTls, match=r"ca\.pem"):
+    with pytest.raises(InvalidTls, check=that(names="ca.pem")):
         server_tls(files / "ca.pem", files / "ca.pem")
-    with pytest.raises(InvalidTls, match=r"junk\.pem"):
+    with pytest.raises(InvalidTls, check=that(names="junk.pem")):
         client_tls(authority=tmp_path / "junk.pem")
     for text in ("junk", "", "jünk"):
-        with pytest.raises(InvalidTls, match="as a text"):
+        with pytest.raises(InvalidTls, check=that(comes_from="tls._load_authority")):
             client_tls(authority=text)

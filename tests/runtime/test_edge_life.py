@@ -38,6 +38,7 @@ from iriscw.runtime import (
 )
 from iriscw.runtime.dispatcher import Dispatcher
 from iriscw.runtime.edge.driver import SystemClock
+from raised import that
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -255,7 +256,7 @@ async def test_a_bug_of_the_dispatcher_crashes_the_block(monkeypatch):
             monkeypatch.setattr(Dispatcher, "_turns", buggy)
             ref.tell("x")
             await the_end()
-    assert caught.group_contains(Boom, match="in the dispatcher")
+    assert caught.group_contains(Boom)
 
 
 @pytest.mark.parametrize("waiting", [False, True])
@@ -288,7 +289,7 @@ async def test_a_listener_that_raises_crashes_the_block():
         async with ActorSystem(on_event=listen) as system:
             system.spawn("a", puppet()).tell(Do((Emit("news"),)))
             await the_end()
-    assert caught.group_contains(Boom, match="news")
+    assert caught.group_contains(Boom)
 
 
 async def test_foreign_askers_hear_of_the_end():
@@ -546,7 +547,7 @@ async def test_another_task_that_leaves_is_told():
 
     async with anyio.create_task_group() as tasks:
         await tasks.start(host)
-        with pytest.raises(WrongTask, match="'shop' was entered by another task"):
+        with pytest.raises(WrongTask, check=that(comes_from="system.ActorSystem.__aexit__", names="shop")):
             await system.__aexit__(None, None, None)
         assert [each.rpartition("/")[2] for each in map(str, order)] == ["b", "a", ""]
         with pytest.raises(SystemClosed):

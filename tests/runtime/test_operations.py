@@ -145,7 +145,7 @@ def test_a_second_end_is_ignored():
     do(made, Run("k", Job()))
     stranger = current(made)
     del made.tree.running[stranger.slot]
-    with pytest.raises(DispatcherBug, match="without holding its slot"):
+    with pytest.raises(DispatcherBug):
         made.tree.ended(stranger, None, None)
 
 

@@ -15,6 +15,7 @@ from iriscw.shim import agent_queries, main
 from iriscw.shim.agent_queries import busy
 from iriscw.shim.runc_messages import log_line
 from iriscw.shim.runc_options import read
+from raised import that
 
 LOADED = """
 import json, os, sys
@@ -56,10 +57,10 @@ def test_it_never_becomes_itself(tmp_path):
     (third / "runc").chmod(0o755)
     path = os.pathsep.join(map(str, (first, second, third)))
     assert real_runc({"PATH": path}) == str(third / "runc")
-    with pytest.raises(FileNotFoundError, match="no runc in PATH"):
+    with pytest.raises(FileNotFoundError, check=that(comes_from="finding.real_runc", nth=2)):
         real_runc({"PATH": os.pathsep.join(map(str, (first, second)))})
     for named in (first / "runc", second / "runc", tmp_path / "none", "runc"):
-        with pytest.raises(FileNotFoundError, match="itself"):
+        with pytest.raises(FileNotFoundError, check=that(comes_from="finding.real_runc", nth=1)):
             real_runc({"IRISCW_RUNC_REAL": str(named), "PATH": str(third)})
 
 

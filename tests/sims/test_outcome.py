@@ -8,6 +8,7 @@ from iriscw_sims.holding import assert_holds
 from iriscw_sims.outcome import Meter, Outcome
 from iriscw_sims.swarm import draw_plan
 from iriscw_sims.world import World
+from raised import that
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_percentiles(percent, wait):
 @pytest.mark.parametrize("percent", [-1, 101])
 def test_no_such_percentile(percent):
     """It is refused."""
-    with pytest.raises(ValueError, match="within 0 and 100"):
+    with pytest.raises(ValueError, check=that(comes_from="outcome.Outcome.waited_percentile_s")):
         outcome_of((1.0,)).waited_percentile_s(percent)
 
 

@@ -10,6 +10,7 @@ from iriscw_sims.plan_text import MAX_TEXT_CHARS, imports_for, pack, plan_text, 
 from iriscw_sims.strategies import plans
 from iriscw_sims.swarm import draw_plan
 from profiles import examples
+from raised import that
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -85,7 +86,7 @@ def test_a_word_that_unpacks_to_too_much_is_refused():
     import zlib
 
     word = base64.urlsafe_b64encode(zlib.compress(b" " * (8 * MAX_TEXT_CHARS))).decode()
-    with pytest.raises(InvalidArgument, match="at most"):
+    with pytest.raises(InvalidArgument, check=that(comes_from="plan_text.read_any_plan", nth=1)):
         unpack(word)
 
 

@@ -15,6 +15,7 @@ import pytest
 from iriscw.files import make_private_folder, write_atomic
 from iriscw.task.context import NoSuchPort, NotInTask, TaskContext, context, entered
 from iriscw.task.environment import AttemptFacts, encode_facts
+from raised import that
 
 
 def task(uid: str) -> TaskContext:
@@ -108,7 +109,7 @@ def test_two_tasks_of_one_process_are_kept_apart() -> None:
 def test_ports_have_names() -> None:
     """A port that was not asked for is named, with those that were."""
     assert task("a").port("http") == 30001
-    with pytest.raises(NoSuchPort, match="it has: http"):
+    with pytest.raises(NoSuchPort, check=that(comes_from="context.TaskContext.port", names="http")):
         task("a").port("grpc")
 
 

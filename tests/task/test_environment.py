@@ -101,7 +101,7 @@ def test_fields_of_later_versions_are_left_out() -> None:
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff", b"1"])
 def test_other_files_are_refused(data: bytes) -> None:
     """A file that is none gives an error, not empty facts."""
-    with pytest.raises(ValueError, match=r".*"):
+    with pytest.raises(ValueError):
         decode_facts(data)
 
 

@@ -15,6 +15,7 @@ from iriscw.task.payload import (
     make_payload,
     read_summary,
 )
+from raised import that
 
 LOCK = threading.Lock()
 
@@ -76,19 +77,19 @@ def test_a_global_that_cannot_be_pickled_is_named() -> None:
     """For functions that go by value, as those of a script do."""
     namespace = {"LOCK": LOCK, "__name__": "__main__"}
     exec("def main():\n    return LOCK", namespace)
-    with pytest.raises(NotPicklable, match="the global 'LOCK' that main uses"):
+    with pytest.raises(NotPicklable, check=that(names="LOCK")):
         make_payload(namespace["main"], [], {})
 
 
 def test_what_cannot_be_called_is_refused() -> None:
     """Before anything else."""
-    with pytest.raises(NotPicklable, match="cannot be called"):
+    with pytest.raises(NotPicklable, check=that(comes_from="payload.make_payload")):
         make_payload(3, [], {})  # type: ignore[arg-type]
 
 
 def test_too_much_is_refused() -> None:
     """With a way out."""
-    with pytest.raises(PayloadTooLarge, match="names of files"):
+    with pytest.raises(PayloadTooLarge, check=that(comes_from="payload.make_payload")):
         make_payload(print, [b"x" * MAX_PAYLOAD_BYTES], {})
 
 
@@ -112,7 +113,7 @@ def test_damage_is_found_before_unpickling(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_pickle_of_something_else_is_no_call() -> None:
     """A frame may be whole and still hold no call."""
-    with pytest.raises(FrameCorrupt, match="no call"):
+    with pytest.raises(FrameCorrupt, check=that(comes_from="payload.load_payload")):
         load_payload(framing.frame(b"IRISCALL", {}, b"\x80\x04N."))
 
 

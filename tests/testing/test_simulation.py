@@ -21,6 +21,7 @@ from iriscw.runtime import (
     seconds,
 )
 from iriscw.testing import Livelock, SimSystem, Simulation, simulation
+from raised import that
 
 
 @record("test.simulation_counted")
@@ -115,7 +116,7 @@ def test_a_loop_without_end_is_named(monkeypatch):
     made = SimSystem()
     made.spawn("a", Behavior(decide=lambda state, told, ctx: (Continue(told),)))
     made.tell("/a", "on")
-    with pytest.raises(Livelock, match="1000 steps"):
+    with pytest.raises(Livelock, check=that(comes_from="world.Simulation.run_until_idle", names="1000")):
         made.run_until_idle()
     with pytest.raises(Livelock):
         made.advance(1)
@@ -355,7 +356,7 @@ def test_checkers_see_every_step():
     made.simulation.checkers.append(check)
     for number in range(5):
         made.tell("/a", number)
-    with pytest.raises(AssertionError, match="seed 'report'") as caught:
+    with pytest.raises(AssertionError, check=that(names="report")) as caught:
         made.run_until_idle()
     assert len(log) == 3
     assert "take sim /a 0  int" in str(caught.value)

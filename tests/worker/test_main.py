@@ -44,6 +44,7 @@ from iriscw.worker.assembly import Worker
 from iriscw.worker.drivers.gpus import GpusTaken
 from iriscw.worker.gpus import Gpu, Offer
 from iriscw.worker.probe import Machine
+from raised import Check, that
 
 CONFIG = """
 name: test
@@ -136,7 +137,7 @@ async def test_after_kill_9_gpus_stay_with_their_attempts(tmp_path: Path, monkey
             await worker.wait()
         await controller.until(lambda: controller.outgoing is None)
         other = settings(tmp_path / "other", server.address, worker_id="other", capacity=four, gpus=machine)
-        with pytest.raises(GpusTaken, match="the attempt 'a1'"):
+        with pytest.raises(GpusTaken, check=that(comes_from="gpus.claim", nth=1, names="a1")):
             async with Worker(other):
                 pass
         controller.observed.clear()
@@ -277,9 +278,9 @@ def test_a_machine_with_less_than_promised_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(CONFIG)
     check_promise("small", promise_of(path, "small"), machine())
-    with pytest.raises(MachineTooSmall, match="memory"):
+    with pytest.raises(MachineTooSmall, check=that(names="memory")):
         check_promise("small", promise_of(path, "small"), machine(memory_bytes=10**9))
-    with pytest.raises(Incomplete, match="no scale group"):
+    with pytest.raises(Incomplete, check=that(comes_from="__main__.promise_of")):
         promise_of(path, "large")
 
 
@@ -329,7 +330,7 @@ def test_a_worker_offers_what_its_group_promises_and_no_more(
         environment["IRISCW_CONFIG"] = str(tmp_path / "cluster.yaml")
     arguments = parser(environment).parse_args(["serve"])
     if count is None:
-        with pytest.raises(MachineTooSmall, match=r"nvidia-smi shows 2 that may be|'gpu'"):
+        with pytest.raises(MachineTooSmall):
             settings_of(arguments, environment)
     else:
         made = settings_of(arguments, environment)
@@ -344,7 +345,7 @@ def test_a_worker_offers_what_its_group_promises_and_no_more(
 def test_a_number_of_gpus_that_is_none_is_a_slip(tmp_path: Path) -> None:
     """By its name, before anything starts."""
     environment = {**dialling(tmp_path), "IRISCW_GPU_COUNT": "two"}
-    with pytest.raises(Incomplete, match="IRISCW_GPU_COUNT"):
+    with pytest.raises(Incomplete, check=that(names="IRISCW_GPU_COUNT")):
         settings_of(parser(environment).parse_args(["serve"]), environment)
 
 
@@ -370,7 +371,7 @@ def dialling(folder: Path) -> dict[str, str]:
 def test_what_is_missing_is_named() -> None:
     """A worker that was not told its controller says so."""
     arguments = parser({}).parse_args(["serve"])
-    with pytest.raises(Incomplete, match="--controller"):
+    with pytest.raises(Incomplete, check=that(names="controller")):
         settings_of(arguments, {})
 
 
@@ -387,7 +388,7 @@ def test_a_time_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     }
     arguments = parser({}).parse_args([*(f"--{name}={value}" for name, value in options.items())])
     arguments.orphan_after = text
-    with pytest.raises(UsageError, match="orphan"):
+    with pytest.raises(UsageError, check=that(names="orphan_after_s")):
         settings_of(arguments, {"IRIS_VM_ADDRESS": "127.0.0.1"})
 
 
@@ -517,10 +518,13 @@ def test_a_worker_whose_tasks_have_pods_promises_what_it_is_told(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
-    [("IRISCW_OWN_POD_UID", "", "downward API"), ("IRISCW_TASK_PODS", "nonsense", "IRISCW_TASK_PODS")],
+    [
+        ("IRISCW_OWN_POD_UID", "", that(comes_from="__main__.task_pods", nth=1)),
+        ("IRISCW_TASK_PODS", "nonsense", that(names="IRISCW_TASK_PODS")),
+    ],
 )
-def test_what_a_worker_is_told_in_part_is_refused(tmp_path: Path, name: str, value: str, said: str) -> None:
+def test_what_a_worker_is_told_in_part_is_refused(tmp_path: Path, name: str, value: str, said: Check) -> None:
     """By the names of the variables."""
     environment = {**in_a_pod_with_task_pods(tmp_path), name: value}
-    with pytest.raises(Incomplete, match=said):
+    with pytest.raises(Incomplete, check=said):
         settings_of(parser(environment).parse_args(["serve"]), environment)

@@ -9,6 +9,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
+import os
+
 from worker_world import TOKEN, Controller, serving, settings
 
 from iriscw.agent.local import FreezeUndone, Local, ThawFailed, failure_of, new_id
@@ -22,6 +24,7 @@ from iriscw.processes.status import read_identity
 from iriscw.proto.iriscw import v1
 from iriscw.task.result import load_result
 from iriscw.worker.assembly import Worker
+from raised import that
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("claims_of_ours")]
 
@@ -33,7 +36,6 @@ def counting(gate: Path, numbers: int):
     """Return a callable, by its value, that counts into the log until a file is there."""
 
     def count() -> tuple:
-        import os
         import time
 
         import iriscw
@@ -53,7 +55,6 @@ def calling(gate: Path, token: str):
     """Return a callable that calls its controller over one channel until a file is there, and says how that went."""
 
     def call() -> tuple:
-        import os
 
         import anyio
 
@@ -169,7 +170,7 @@ async def test_an_attempt_goes_on_with_another_worker(tmp_path: Path, local: Loc
             await first.until(lambda: first.log_bytes["a1"] == size)
         assert first.goodbyes == ["the worker ends"]
         assert first.observed["a1"].suspension == v1.Suspension.SUSPENDED, "it does not end with its worker"
-        with pytest.raises(ThawFailed, match="GuardRefused"):
+        with pytest.raises(ThawFailed, check=that(names="GuardRefused")):
             await thaw(local, checkpoint)
         # What the store of logs has of it is known to whichever worker comes next.
         second.logs["a1"], second.log_bytes["a1"] = bytearray(first.logs["a1"]), size
@@ -213,7 +214,7 @@ async def test_a_leave_that_is_taken_back(tmp_path: Path, local: Local) -> None:
         end = await second.ended("a1", PATIENCE_S)
         assert (end.state, end.was_started) == (v1.TaskState.PREEMPTED, True)
         assert standing_of(folder, "th-1") is Standing.WITHDRAWN
-        with pytest.raises(ThawFailed, match="GuardRefused"):
+        with pytest.raises(ThawFailed, check=that(names="GuardRefused")):
             await thaw(local, checkpoint)
         assert (folder / "stdout.log").read_bytes() == log
 
@@ -251,7 +252,7 @@ async def test_a_connection_to_the_controller_is_made_anew(tmp_path: Path, local
         await controller.until(lambda: controller.outgoing is not None)
         await controller.run("a1", function=calling(gate, TOKEN.reveal()))
         await controller.until(lambda: controller.log("a1").count("\n") > 5, PATIENCE_S)
-        with pytest.raises(FreezeUndone, match="connections"):  # so it has one
+        with pytest.raises(FreezeUndone, check=that(names=("GateRefused", "connections"))):  # so it has one
             await freeze(local, cache / "worker-1/life-1/attempts/a1", CriuOptions())
         folder, checkpoint = await suspended(controller, local, "a1")
         before = controller.bundle_calls

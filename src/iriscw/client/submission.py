@@ -81,7 +81,7 @@ class Command:
 
 def _argument(value: object) -> str:
     if not isinstance(value, str) or "\0" in value:
-        raise InvalidJob(f"command: {value!r:.64} is no argument: arguments are texts without zero bytes")
+        raise InvalidJob(f"command: {value!r:.64} is not an argument: arguments are texts without zero bytes")
     return utf8("command", value)
 
 
@@ -142,7 +142,7 @@ def build_submission(
         raise InvalidJob(f"name: {name!r:.64} is not a string")
     utf8("name", name)
     if resources is not None and not isinstance(resources, Resources):
-        raise InvalidJob(f"resources: {resources!r:.64} is no iriscw.Resources")
+        raise InvalidJob(f"resources: {resources!r:.64} is not an iriscw.Resources")
     wanted = resources or Resources()
     sent, description = _entrypoint(entrypoint, args, kwargs)
     if isinstance(ports, str):
@@ -348,7 +348,7 @@ def _choice(name: str, kind: type[Any], value: object) -> Any:
         return value
     members = {member.name.lower(): member for member in kind}
     if not isinstance(value, str) or value.lower() not in members:
-        raise InvalidJob(f"{name}: {value!r:.64} is none of {', '.join(members)}")
+        raise InvalidJob(f"{name}: {value!r:.64} is not one of {', '.join(members)}")
     return members[value.lower()]
 
 
@@ -386,4 +386,4 @@ def _constraint(text: object) -> Constraint:
             return _condition(found["key"], Op.IN, *(value.strip() for value in found["value"].split(",")))
         if found is not None:
             return _condition(found["key"], _OPERATORS[found["op"]], found["value"].strip())
-    raise InvalidJob(f"constraints: {text!r:.64} is no 'key=value', 'key>=number', 'key in a,b', 'key' or '!key'")
+    raise InvalidJob(f"constraints: {text!r:.64} is not 'key=value', 'key>=number', 'key in a,b', 'key' or '!key'")

@@ -240,7 +240,7 @@ def _states(kind: type[S], states: Iterable[Any]) -> list[S]:
     found = []
     for each in states:
         if not isinstance(each, str) or each not in kind.__members__:
-            raise InvalidArgument(f"states: {each!r:.64} is none of {', '.join(kind.__members__)}")
+            raise InvalidArgument(f"states: {each!r:.64} is not one of {', '.join(kind.__members__)}")
         found.append(kind[each])
     return found
 

@@ -56,7 +56,7 @@ def our_labels(cluster: str, labels: Mapping[str, str]) -> dict[str, str]:
 def _check_label(name: str, value: str) -> None:
     prefix, slash, plain = name.rpartition("/")
     if slash and (not _PREFIX.fullmatch(prefix) or len(prefix) > MAX_LABEL_PREFIX):
-        raise InvalidLabels(f"{name!r} cannot be the name of a label: its prefix is no DNS name")
+        raise InvalidLabels(f"{name!r} cannot be the name of a label: its prefix is not a DNS name")
     if not _PART.fullmatch(plain) or len(plain) > MAX_LABEL_NAME:
         raise InvalidLabels(f"{name!r} cannot be the name of a label")
     if any(prefix == reserved or prefix.endswith(f".{reserved}") for reserved in RESERVED_PREFIXES):
@@ -86,10 +86,10 @@ def is_name(name: str) -> bool:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that is no RFC 1123 label.
+    """Refuse a name that is not an RFC 1123 label.
 
     Raises:
         InvalidSpec: it is none.
     """
     if not is_name(name):
-        raise InvalidSpec(f"{name!r} is no RFC 1123 label: a-z, 0-9 and '-', at most 63 characters")
+        raise InvalidSpec(f"{name!r} is not an RFC 1123 label: a-z, 0-9 and '-', at most 63 characters")

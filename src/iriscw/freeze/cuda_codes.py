@@ -116,5 +116,5 @@ def uuid_bytes(uuid: str) -> bytes:
     """
     match = _UUID.fullmatch(uuid)
     if match is None:
-        raise ValueError(f"{uuid!r} is no UUID of a GPU")
+        raise ValueError(f"{uuid!r} is not the UUID of a GPU")
     return bytes.fromhex(match.group(1).replace("-", ""))

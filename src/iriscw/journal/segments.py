@@ -163,7 +163,7 @@ def _decode(what: str, name: str, data: bytes, keys: tuple[str, ...]) -> tuple[l
     try:
         about = json.loads(lines[0])
         if about.pop("what") != what or about.pop("layout") != LAYOUT:
-            raise JournalCorrupt(f"{name} is no {what} of layout {LAYOUT}")
+            raise JournalCorrupt(f"{name} is not a {what} of layout {LAYOUT}")
         told = [about[key] for key in keys]
         entries = tuple(Entry(*json.loads(line)) for line in lines[1:])
     except (ValueError, TypeError, KeyError, IndexError) as error:

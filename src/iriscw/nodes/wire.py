@@ -296,7 +296,7 @@ def read_order_end(message: v1.OrderEnd) -> OrderEnd:
     """
     end = message.end
     if end is None or not end.outcome or not OPERATION_ID.fullmatch(message.operation_id):
-        raise InvalidArgument(f"{message.operation_id[:80]!a}: no end of an order")
+        raise InvalidArgument(f"{message.operation_id[:80]!a}: not an end of an order")
     return OrderEnd(
         operation=message.operation_id,
         outcome=end.outcome[:MAX_ID_CHARS],

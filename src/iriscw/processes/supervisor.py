@@ -357,7 +357,7 @@ class _Lease:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise OSError(errno.EINVAL, "no plain file", path)
+                raise OSError(errno.EINVAL, "not a plain file", path)
             for _ in range(_LEASE_READS):  # the two times differ while they are being written
                 words = os.pread(file, 128, 0).split()
                 if len(words) == 3 and words[0] == _boot_id().encode() and words[1] == words[2] and words[1].isdigit():

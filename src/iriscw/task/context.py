@@ -197,7 +197,7 @@ def _of_this_process() -> TaskContext:
     global _found  # noqa: PLW0603 - one process is one task
     workdir = os.environ.get("IRIS_WORKDIR")
     if not workdir:
-        raise NotInTask("iriscw.context() works inside a task; this process is none")
+        raise NotInTask("iriscw.context() works inside a task; this process is not one")
     path = Path(workdir) / PRIVATE_FOLDER / CONTEXT_FILE
     try:
         seen = path.stat()  # before it is read: what is written meanwhile is then read once more

@@ -115,9 +115,9 @@ def _read_summary(encoded: bytes) -> dict[str, Any]:
     try:
         content = json.loads(encoded)
     except (ValueError, RecursionError) as error:
-        raise FrameCorrupt(f"its summary is no JSON ({type(error).__name__})") from None
+        raise FrameCorrupt(f"its summary is not JSON ({type(error).__name__})") from None
     if not isinstance(content, dict):
-        raise FrameCorrupt("its summary is no JSON object")
+        raise FrameCorrupt("its summary is not a JSON object")
     return content
 
 

@@ -322,9 +322,9 @@ def _attributes(worker_id: str, environment: Mapping[str, str]) -> Attributes:
     try:
         given = json.loads(environment.get(ATTRIBUTES_VARIABLE) or "{}")
     except ValueError as error:
-        raise Incomplete(f"IRISCW_ATTRIBUTES is no JSON: {error}") from error
+        raise Incomplete(f"IRISCW_ATTRIBUTES is not JSON: {error}") from error
     if not isinstance(given, dict) or not all(isinstance(value, str | int) for value in given.values()):
-        raise Incomplete("IRISCW_ATTRIBUTES is no JSON object of texts and whole numbers")
+        raise Incomplete("IRISCW_ATTRIBUTES is not a JSON object of texts and whole numbers")
     return Attributes(tuple({**given, "worker-id": worker_id, "python": python_attribute()}.items()))
 
 

@@ -10,6 +10,7 @@ from iriscw.cloud.docker.containers import ContainerOwner, TaskContainers
 from iriscw.cloud.drivers.docker.engine import DockerEngine, open_engine
 from iriscw.cloud.drivers.docker.tasks import DockerTasks
 from iriscw.cloud.model import Gone, Unavailable
+from raised import that
 
 PAGE = b"<html><body>log in</body></html>"
 OWNER = ContainerOwner("w-0", "i-0", "/var/cache/iris", 1000, 1001, "10.0.0.7")
@@ -46,17 +47,22 @@ async def at(folder, **answers):
 @pytest.mark.parametrize(
     ("status", "body", "error", "said"),
     [
-        (404, b'{"message": "No such container: a"}', Gone, "No such container"),
-        (404, PAGE, Unavailable, "404 is not the Docker engine's answer: it begins '<html>"),
-        (404, b'{"detail": "no route"}', Unavailable, "404 is not the Docker engine's answer"),
-        (404, b'["message"]', Unavailable, "404 is not the Docker engine's answer"),
-        (200, PAGE, Unavailable, "no JSON"),
+        (404, b'{"message": "No such container: a"}', Gone, that(comes_from="engine.DockerEngine.call")),
+        (404, PAGE, Unavailable, that(comes_from="engine.DockerEngine.call", names=("404", "Docker"))),
+        (
+            404,
+            b'{"detail": "no route"}',
+            Unavailable,
+            that(comes_from="engine.DockerEngine.call", names=("404", "Docker")),
+        ),
+        (404, b'["message"]', Unavailable, that(comes_from="engine.DockerEngine.call", names=("404", "Docker"))),
+        (200, PAGE, Unavailable, that(comes_from="engine.DockerEngine.call", nth=3)),
     ],
 )
 async def test_absence_is_the_engines_to_say(tmp_path, status, body, error, said):
     """In its own form: a proxy's page, or another server's 404, says nothing of a container."""
     async with at(tmp_path, json=(status, body)) as engine:
-        with pytest.raises(error, match=said) as caught:
+        with pytest.raises(error, check=said) as caught:
             await engine.call("GET", "/containers/a/json")
     assert type(caught.value) is error
 
@@ -67,7 +73,7 @@ async def test_a_list_that_is_none(tmp_path, body):
     async with at(tmp_path, json=(200, body)) as engine, anyio.create_task_group() as group:
         tasks = DockerTasks(engine, TaskContainers(image="i", shown=()), OWNER, group)
         async with aclosing(tasks.watch()) as events:
-            with pytest.raises(Unavailable, match="in no way that is known"):
+            with pytest.raises(Unavailable, check=that(comes_from="tasks.DockerTasks._listed")):
                 await anext(events)
         group.cancel_scope.cancel()
 
@@ -89,7 +95,7 @@ async def test_a_cancellation_of_somebody_elses(tmp_path):
         async def __aexit__(self, *exc):
             return None
 
-    with pytest.raises(Unavailable, match="given up inside"):
+    with pytest.raises(Unavailable, check=that(comes_from="engine._told", nth=6)):
         await DockerEngine(Shared(), "/docker.sock").call("GET", "/version")
     async with at(tmp_path) as engine, engine.events("{}") as events:
         with anyio.move_on_after(0) as scope:

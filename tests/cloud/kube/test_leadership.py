@@ -15,6 +15,7 @@ from iriscw_sims.kube.frozen import thaw
 from iriscw_sims.kube.messages import Request
 from iriscw_sims.kube.store import Store
 from profiles import examples
+from raised import that
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/iris/leases/iris-controller"
 EPOCH = 1_800_000_000 * SECOND
@@ -424,5 +425,5 @@ def some_seeds():
 def test_planted_bugs_are_found(monkeypatch, name, change):
     """Each breaks the law within some seeds."""
     monkeypatch.setattr(Candidate, name, change)
-    with pytest.raises(AssertionError, match="act"):
+    with pytest.raises(AssertionError, check=that(names="act")):
         some_seeds()

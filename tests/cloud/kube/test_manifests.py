@@ -13,6 +13,7 @@ from iriscw.cloud.kube.settings import GroupSettings, SecretKey, Taint
 from iriscw.cloud.kube.tasks import decode_task_pods
 from iriscw.cloud.labels import InvalidLabels
 from iriscw.cloud.model import Capacity, InvalidSpec
+from raised import that
 
 
 def test_a_pool_has_a_fixed_size_and_labels_its_nodes():
@@ -39,7 +40,7 @@ def test_a_pool_of_rack_types_is_sized_in_racks(server, kind):
     assert made["targetRacks"] == 2
     assert not {"targetNodes", "minNodes", "maxNodes"} & {*made}
     assert server.run(create_pool(SETTINGS, spec, Random(1))).target_nodes == 36
-    with pytest.raises(InvalidSpec, match="racks"):
+    with pytest.raises(InvalidSpec, check=that(comes_from="manifests._size")):
         nodepool_manifest(SETTINGS, attrs.evolve(spec, target_nodes=20))
 
 
@@ -244,24 +245,24 @@ def test_the_server_accepts_both(server):
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
-        ({"a b": "x"}, "name"),
-        ({"a" * 64: "x"}, "name"),
-        ({"Bad_/x": "x"}, "prefix"),
-        ({"a/b/c": "x"}, "prefix"),
-        ({"x": "a" * 64}, "value"),
-        ({"x": "a b"}, "value"),
-        ({"x": "-a"}, "value"),
-        ({"coreweave.com/x": "x"}, "platform"),
-        ({"node.coreweave.cloud/state": "production"}, "platform"),
-        ({"kubernetes.io/hostname": "x"}, "platform"),
-        ({f"l{number}": "x" for number in range(64)}, "at most 64"),
+        ({"a b": "x"}, that(comes_from="labels._check_label", nth=2)),
+        ({"a" * 64: "x"}, that(comes_from="labels._check_label", nth=2)),
+        ({"Bad_/x": "x"}, that(comes_from="labels._check_label", nth=1)),
+        ({"a/b/c": "x"}, that(comes_from="labels._check_label", nth=1)),
+        ({"x": "a" * 64}, that(comes_from="labels._check_label", nth=4)),
+        ({"x": "a b"}, that(comes_from="labels._check_label", nth=4)),
+        ({"x": "-a"}, that(comes_from="labels._check_label", nth=4)),
+        ({"coreweave.com/x": "x"}, that(comes_from="labels._check_label", nth=3)),
+        ({"node.coreweave.cloud/state": "production"}, that(comes_from="labels._check_label", nth=3)),
+        ({"kubernetes.io/hostname": "x"}, that(comes_from="labels._check_label", nth=3)),
+        ({f"l{number}": "x" for number in range(64)}, that(comes_from="labels.our_labels", names="64")),
     ],
 )
 def test_labels_that_cannot_be_are_refused(labels, said):
     """By name, with what is wrong: for pools and pods."""
-    with pytest.raises(InvalidLabels, match=said):
+    with pytest.raises(InvalidLabels, check=said):
         nodepool_manifest(SETTINGS, pool_spec(**labels))
-    with pytest.raises(InvalidLabels, match=said):
+    with pytest.raises(InvalidLabels, check=said):
         pod_manifest(SETTINGS, attrs.evolve(pod_spec(), labels=labels))
 
 
@@ -283,7 +284,7 @@ def test_pods_that_cannot_be_are_refused(error, changes):
 
 def test_a_pod_needs_an_image():
     """Its own, or the default."""
-    with pytest.raises(InvalidSpec, match="image"):
+    with pytest.raises(InvalidSpec, check=that(comes_from="manifests.pod_manifest")):
         pod_manifest(attrs.evolve(SETTINGS, image=""), pod_spec())
 
 

@@ -13,6 +13,7 @@ from iriscw.cloud.model import Forbidden, InvalidSpec, Throttled, Unavailable
 from iriscw.errors import InvalidArgument
 from iriscw.runtime.vocabulary import SECOND
 from profiles import examples
+from raised import that
 
 EVENTS = "/api/v1/namespaces/default/events"
 WALL = 1_800_000_000 * SECOND
@@ -235,7 +236,7 @@ def test_one_that_is_not_accepted_holds_up_nothing():
 @pytest.mark.parametrize("field", [each.name for each in attrs.fields(NoticeLimits)])
 def test_limits_are_positive(field):
     """Each of them."""
-    with pytest.raises(InvalidArgument, match=field):
+    with pytest.raises(InvalidArgument, check=that(names=field)):
         NoticeLimits(**{field: 0})
 
 

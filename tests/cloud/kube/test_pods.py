@@ -24,6 +24,7 @@ from iriscw.cloud.model import (
     Unavailable,
 )
 from iriscw_sims.kube.garbage import collect
+from raised import that
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_a_name_that_another_has_is_a_conflict(pooled, label):
     """Another incarnation, another cluster, another slice."""
     make(pooled, pod_spec())
     other = pod_spec()
-    with pytest.raises(Conflict, match=label):
+    with pytest.raises(Conflict, check=that(names=label)):
         make(pooled, attrs.evolve(other, labels={**other.labels, label: "other"}))
 
 
@@ -87,7 +88,7 @@ def test_a_pod_that_is_being_deleted_is_a_conflict(pooled):
     pod = make(pooled, pod_spec())
     on_a_node(pooled)
     pooled.run(delete_pod(SETTINGS, pod.name, pod.uid, 30 * SECOND, Random(1)))
-    with pytest.raises(Conflict, match="being deleted"):
+    with pytest.raises(Conflict, check=that(comes_from="ownership._compare", nth=2)):
         make(pooled, pod_spec())
 
 

@@ -28,6 +28,7 @@ from iriscw.cloud.kube.tasks import (
 from iriscw.cloud.labels import is_name
 from iriscw.cloud.model import Capacity, Conflict, Forbidden, InvalidSpec, Throttled, Unavailable
 from profiles import examples
+from raised import that
 
 GIB = 2**30
 OWNER = TaskOwner("w-0-pod", "uid-1", "node-1", "w-0", "1")
@@ -249,7 +250,7 @@ def test_the_name_is_taken_by_somebody_else():
     other = task_pod_manifest(PODS, attrs.evolve(OWNER, incarnation="2"), TASK)
     other["metadata"]["name"] = task_pod_name(OWNER, TASK.attempt_uid)
     server.do("POST", PODS_PATH, other)
-    with pytest.raises(Conflict, match="iris-incarnation"):
+    with pytest.raises(Conflict, check=that(names="iris-incarnation")):
         make(server)
     assert len(server.objects(PODS_PATH)) == 1
 

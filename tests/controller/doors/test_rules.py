@@ -27,6 +27,7 @@ from iriscw.rpc.rules import Bounds
 from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tokens import Role
 from iriscw.worker.model import MAX_ATTEMPTS, MAX_FAULT_CHARS
+from raised import that
 from waiting import until
 
 PARTS = {ClientDoor: CLIENT_RULES, ClusterDoor: CLUSTER_RULES, CommandsDoor: COMMAND_RULES, NodesDoor: NODE_RULES}
@@ -153,9 +154,9 @@ def test_workers_count_alike() -> None:
 async def test_crowded_submission(world: World) -> None:
     """A submission of a million empty messages is refused by name, from an admin as from a job, and nothing else is."""
     crowd = Raw(v1.SubmitJobRequest, b"\x42\x00" * 1_000_000)
-    with pytest.raises(MessageTooLarge, match="SubmitJobRequest of more than 10000 parts"):
+    with pytest.raises(MessageTooLarge, check=that(names=("SubmitJobRequest", "10000"))):
         await world.call("SubmitJob", crowd, v1.SubmitJobResponse)
-    with pytest.raises(MessageTooLarge, match="the limit is 5242880"):
+    with pytest.raises(MessageTooLarge, check=that(names="5242880")):
         await world.call("SubmitJob", v1.SubmitJobRequest(name="x" * (6 << 20)), v1.SubmitJobResponse)
     with pytest.raises(MalformedMessage):
         await world.call("SubmitJob", Raw(v1.SubmitJobRequest, b"\x0a\x02\xc3\x28"), v1.SubmitJobResponse)

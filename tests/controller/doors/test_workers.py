@@ -12,6 +12,7 @@ from iriscw.errors import InvalidArgument
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, VersionMismatch
 from iriscw.rpc.tokens import Secret
+from raised import that
 from waiting import until
 
 
@@ -46,7 +47,7 @@ async def test_tokens_are_bound(world: World) -> None:
 async def test_first_message(world: World) -> None:
     """A stream that does not begin with a Hello of this version is refused by name."""
     token = world.tokens.worker_token("iris-cpu-x-0", "i")
-    with pytest.raises(InvalidArgument, match="Hello"):
+    with pytest.raises(InvalidArgument, check=that(names="Hello")):
         await dial(world, token, v1.WorkerMessage(heartbeat=v1.Heartbeat(sequence=1)))
     with pytest.raises(VersionMismatch):
         await dial(world, token, hello("iris-cpu-x-0", version=2))

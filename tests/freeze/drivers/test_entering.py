@@ -45,5 +45,5 @@ def test_what_fails_without_keys_fails_as_it_is():
     def fails():
         raise LookupError("this is it")
 
-    with pytest.raises(LookupError, match="this is it"):
+    with pytest.raises(LookupError):
         without_keys(fails)

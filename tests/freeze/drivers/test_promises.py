@@ -10,6 +10,7 @@ from iriscw.freeze.drivers.processes.driver import KernelProcesses
 from iriscw.freeze.drivers.processes.promises import Promise, left, named
 from iriscw.freeze.model import NoRoom
 from iriscw.processes.names import MAX_NAME_CHARS
+from raised import that
 
 pytestmark = pytest.mark.anyio
 
@@ -93,7 +94,7 @@ async def test_a_promise_that_cannot_be_made_known(monkeypatch):
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr("iriscw.freeze.drivers.processes.driver.hold", none)
-    with pytest.raises(NoRoom, match="nobody can be told"):
+    with pytest.raises(NoRoom, check=that(comes_from="driver.KernelProcesses.promise_memory")):
         await KernelProcesses().promise_memory("test-promises-3", GIB, POD)
 
 

@@ -1,5 +1,7 @@
 """PID namespaces of our own making, without making one: which numbers are given inside, what is said of a failure."""
 
+import errno
+import os
 import subprocess
 import sys
 
@@ -10,6 +12,7 @@ from hypothesis import given, strategies as st
 from iriscw.freeze.drivers.namespace import first, space
 from iriscw.freeze.drivers.namespace.first import FAILED, FIRST, READY, covered, outlive
 from iriscw.freeze.model import CriuFailed, NoRoom, RightsMissing
+from raised import that
 
 MOST = 32768
 SPARE = 10
@@ -28,13 +31,13 @@ def test_numbers_that_are_needed_are_not_given_away(taken):
 @pytest.mark.parametrize(
     ("said", "error", "text"),
     [
-        (FAILED + b"1 Operation not permitted\n", RightsMissing, "CAP_SYS_ADMIN"),
-        (FIRST + b"1\n" + FAILED + b"13 Permission denied\n", RightsMissing, "Permission denied"),
-        (FAILED + b"28 No space left on device\n", NoRoom, "one more PID namespace"),
-        (FAILED + b"22 Invalid argument\n", CriuFailed, "cannot be made: Invalid argument"),
-        (b"", CriuFailed, "ended before it was ready"),
-        (READY, CriuFailed, "ended before it was ready"),
-        (b"?" * 5000, CriuFailed, "ended before it was ready"),
+        (FAILED + b"1 Operation not permitted\n", RightsMissing, that(comes_from="space._made", names="CAP_SYS_ADMIN")),
+        (FIRST + b"1\n" + FAILED + b"13 Permission denied\n", RightsMissing, that(names=os.strerror(errno.EACCES))),
+        (FAILED + b"28 No space left on device\n", NoRoom, that(comes_from="space._made", names="PID")),
+        (FAILED + b"22 Invalid argument\n", CriuFailed, that(names=os.strerror(errno.EINVAL))),
+        (b"", CriuFailed, that(comes_from="space._made")),
+        (READY, CriuFailed, that(comes_from="space._made")),
+        (b"?" * 5000, CriuFailed, that(comes_from="space._made")),
     ],
 )
 def test_a_namespace_that_cannot_be_made(said, error, text, tmp_path, monkeypatch):
@@ -48,7 +51,7 @@ def test_a_namespace_that_cannot_be_made(said, error, text, tmp_path, monkeypatc
         return started[-1]
 
     monkeypatch.setattr(space, "_start", start)
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, check=text):
         anyio.run(space.make, tmp_path, ())
     assert started[0].returncode is not None
 

@@ -15,6 +15,8 @@ from kube_program import OpenWatch
 from kube_requests import MAPS, PODS, ROLES, binding, config_map, get, patch, pod, post, role, rule
 from kube_server import NoBinariesError, RealServer, find_binaries
 
+from raised import that
+
 HERE = Path(__file__).parent
 
 
@@ -67,7 +69,7 @@ def test_without_binaries_there_is_a_reason(tools, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", tools)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
-    with pytest.raises(NoBinariesError, match="build-apiserver builds them"):
+    with pytest.raises(NoBinariesError, check=that(names="build-apiserver")):
         find_binaries()
 
 
@@ -75,14 +77,14 @@ def test_given_binaries_that_are_not_there_are_no_reason_to_skip(tools, tmp_path
     """Who sets KUBEBUILDER_ASSETS wants the tests to run."""
     monkeypatch.setenv("PATH", tools)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
-    with pytest.raises(RuntimeError, match="has no kube-apiserver"):
+    with pytest.raises(RuntimeError, check=that(names="kube-apiserver")):
         find_binaries()
 
 
 def test_a_server_that_does_not_start_says_why(assets, tmp_path):
     """With the end of its log; nothing is left running."""
     server = RealServer(assets, tmp_path / "server")
-    with pytest.raises(RuntimeError, match="is not ready"):
+    with pytest.raises(RuntimeError, check=that(names="etcd")):
         server.start()
     assert server.pids == ()
 

@@ -4,6 +4,7 @@ import pytest
 from cloud_world import SECOND
 
 from iriscw_sims.coreweave.site import Site
+from raised import that
 
 
 def test_what_waits_is_done_at_its_time(world):
@@ -57,7 +58,7 @@ def test_who_waits_anew_waits_for_the_new_time(world):
 
 def test_an_answer_that_nobody_expects_stops_the_simulation(world):
     """It says what was asked and what was said."""
-    with pytest.raises(AssertionError, match="POST /api/v1/nodes was answered 422"):
+    with pytest.raises(AssertionError, check=that(comes_from="site.Site.ask", names=("POST", "/api/v1/nodes", "422"))):
         world.cloud.site.create("/api/v1/nodes", {"metadata": {"name": "No Name"}})
 
 

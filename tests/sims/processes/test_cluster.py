@@ -18,6 +18,7 @@ from iriscw_sims.processes.cluster import serve_with_processes
 from iriscw_sims.processes.containers import MARKER
 from iriscw_sims.serve.portforward import CHANNELS, TUNNEL
 from iriscw_sims.serve.settings import PoolToBegin, ServeSettings, Timing
+from raised import that
 
 PODS = "/api/v1/namespaces/default/pods"
 UNTIL_TERM = """
@@ -185,7 +186,7 @@ async def test_ports_of_a_pod_lead_to_its_process(caller, cluster):
             assert said.endswith(b"connect: connection refused")
             assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
         for port, protocol in (("7007", TUNNEL), ("7007,7008", CHANNELS)):
-            with pytest.raises(aiohttp.WSServerHandshakeError, match="400"):
+            with pytest.raises(aiohttp.WSServerHandshakeError, check=that(status=400)):
                 await opened(port, protocol)
         async with opened("7007") as socket:  # the process goes first
             await socket.receive_bytes()

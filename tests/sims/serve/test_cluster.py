@@ -11,6 +11,7 @@ from iriscw_sims.coreweave.settings import QUICK
 from iriscw_sims.serve.cluster import BLOCK_ADDRESSES, WHOLE_GRACE, delays_of, of_processes
 from iriscw_sims.serve.server import SimServer
 from iriscw_sims.serve.settings import PoolToBegin, ServeSettings, Timing
+from raised import that
 
 PODS = "/api/v1/namespaces/iris/pods"
 SPEED = 200
@@ -91,7 +92,7 @@ async def test_a_pool_can_be_scaled_and_deleted(caller, cluster):
 
 async def test_a_pool_to_begin_with_has_to_be_one():
     """Its name is a name."""
-    with pytest.raises(InvalidArgument, match="Not_A_Name"):
+    with pytest.raises(InvalidArgument, check=that(names="Not_A_Name")):
         SimServer(ServeSettings(pools=(PoolToBegin("Not_A_Name"),)))
 
 

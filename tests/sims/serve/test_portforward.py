@@ -24,6 +24,7 @@ from iriscw_sims.serve.portforward import CHANNELS, PORTS_LIMIT, STREAMS_LIMIT, 
 from iriscw_sims.serve.server import SimServer
 from iriscw_sims.serve.settings import ServeSettings, Timing
 from iriscw_sims.serve.spdy import FIN, PING, RST_STREAM, SYN_REPLY
+from raised import that
 from waiting import until
 
 PORTFORWARD = f"{PODS}/p/portforward"
@@ -255,6 +256,6 @@ async def test_our_driver_reaches_a_worker(tmp_path):
                 said = await stream.receive()
             assert said.startswith(b"HTTP/1.1 200 OK")
             assert b'"worker_id": "w1"' in said
-            with pytest.raises(PortUnreachable, match="connection refused"):
+            with pytest.raises(PortUnreachable, check=that(names="127.0.0.1:1")):
                 async with drivers.port_forward(pod.name, pod.uid, 1) as stream:
                     await stream.receive()

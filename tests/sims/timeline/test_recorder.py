@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from iriscw_sims.timeline.model import Level, Point, Tone
 from iriscw_sims.timeline.recorder import Recorder
+from raised import that
 
 
 def test_states_follow_each_other():
@@ -57,7 +58,7 @@ def test_leaving_needs_a_cause():
     """Without one it is a bug of whoever tells."""
     recorder = Recorder()
     recorder.enter(1, "a", "x")
-    with pytest.raises(AssertionError, match="without a cause"):
+    with pytest.raises(AssertionError, check=that(comes_from="recorder.Recorder.leave")):
         recorder.leave(2, "a", "")
     assert not recorder.leave(2, "b", "it never was")
 

@@ -184,7 +184,7 @@ def test_planted_bug_is_caught(plant: Plant, check: Callable[[], None], monkeypa
     """The check holds for the code as it is, and not with the bug."""
     check()
     plant(monkeypatch)
-    with pytest.raises(BaseException):  # noqa: B017, PT011 - a failed assertion, a stuck loop, a bare error
+    with pytest.raises(BaseException):  # noqa: B017 - a failed assertion, a stuck loop, a bare error
         check()
 
 
@@ -212,7 +212,7 @@ def test_planted_bug_of_workers_is_caught(
 
     check_all()
     plant(monkeypatch)
-    with pytest.raises(BaseException):  # noqa: B017, PT011 - see above
+    with pytest.raises(BaseException):  # noqa: B017 - see above
         check_all()
 
 
@@ -220,7 +220,7 @@ def test_planted_bug_of_clients_is_caught(monkeypatch: pytest.MonkeyPatch, caplo
     """Likewise for the client's patience."""
     test_sessions.test_patience_ends_and_is_told_once(caplog)
     endless_patience(monkeypatch)
-    with pytest.raises(BaseException):  # noqa: B017, PT011 - see above
+    with pytest.raises(BaseException):  # noqa: B017 - see above
         test_sessions.test_patience_ends_and_is_told_once(caplog)
 
 

@@ -9,6 +9,7 @@ from iriscw.tiers.drivers.checking import PROBE, ConditionsIgnored, check_store
 from iriscw.tiers.drivers.failure import NoStoreCredentials, NoSuchBucket
 from iriscw.tiers.drivers.fake import FakeObjectStore
 from iriscw.tiers.ports import StoreAccessDenied, StoreUnreachable
+from raised import that
 
 pytestmark = pytest.mark.usefixtures("credentials")
 
@@ -52,7 +53,7 @@ async def test_a_new_key_is_waited_for(caplog) -> None:
     assert store.calls["list"] == 3
     assert "cannot be used yet" in caplog.text
     store.fail_next("list", StoreAccessDenied("still"))
-    with pytest.raises(StoreAccessDenied, match="still"):
+    with pytest.raises(StoreAccessDenied, check=that(names="still")):
         await check_store(store)
 
 

@@ -22,6 +22,7 @@ from iriscw.tiers.ports import (
     StoreFull,
     StoreUnreachable,
 )
+from raised import that
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ async def test_a_closed_store_is_unreachable(root: Path) -> None:
     """No descriptor number of somebody else is ever used."""
     store = FileObjectStore(root)
     await store.aclose()
-    with pytest.raises(StoreUnreachable, match="closed"):
+    with pytest.raises(StoreUnreachable, check=that(comes_from="file.FileObjectStore._check_root", nth=1)):
         await store.stat("k")
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from iriscw.tiers.drivers.gs_place import GOOGLE, GsLimits, GsPlace, gs_place
 from iriscw.tiers.drivers.opening import InvalidStoreUrl
+from raised import that
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_emulators(said, endpoint) -> None:
 @pytest.mark.parametrize("said", ["ftp://host", "http://", "http://host/path", "host:port", "http://host?x"])
 def test_what_is_no_emulator(said) -> None:
     """Is said to be none, and by which variable."""
-    with pytest.raises(InvalidStoreUrl, match="STORAGE_EMULATOR_HOST"):
+    with pytest.raises(InvalidStoreUrl, check=that(names="STORAGE_EMULATOR_HOST")):
         gs_place("gs://bucket", {"STORAGE_EMULATOR_HOST": said})
 
 

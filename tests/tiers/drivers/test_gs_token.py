@@ -13,6 +13,7 @@ from iriscw.tiers.drivers.failure import AttemptFailed, NoStoreCredentials
 from iriscw.tiers.drivers.gs_connection import GsConnection
 from iriscw.tiers.drivers.gs_token import GsTokens, credentials_file
 from iriscw.tiers.ports import StoreAccessDenied, StoreUnreachable
+from raised import that
 
 
 @pytest.fixture
@@ -132,7 +133,7 @@ async def test_a_key_that_is_replaced(stage: Stage, tmp_path) -> None:
 async def test_an_account_that_is_not_known(stage: Stage, tmp_path) -> None:
     """Is denied: a new key is good after some seconds, so it may be waited for."""
     stage.office.identities.clear()
-    with pytest.raises(StoreAccessDenied, match="nobody of that name") as raised:
+    with pytest.raises(StoreAccessDenied, check=that(comes_from="gs_credentials.fetch_token", nth=3)) as raised:
         await stage.signed(tmp_path / "key.json").list()
     assert not isinstance(raised.value, NoStoreCredentials)
 
@@ -165,7 +166,7 @@ async def test_a_patience_of_its_own(tmp_path) -> None:
     file = tmp_path / "key.json"
     file.write_text(json.dumps(service_account(9)))
     tokens = GsTokens({"GOOGLE_APPLICATION_CREDENTIALS": str(file)}, never, 0.2)
-    with anyio.fail_after(60), pytest.raises(AttemptFailed, match="no token came within"):
+    with anyio.fail_after(60), pytest.raises(AttemptFailed, check=that(comes_from="gs_token.GsTokens._fetch")):
         await tokens.token()
 
 
@@ -175,21 +176,30 @@ async def test_a_patience_of_its_own(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "JSON"),
-        ("[]", "no JSON object"),
-        ("{}", "its type is"),
-        ('{"type": "gdch_service_account"}', "gdch_service_account"),
-        ('{"type": "service_account", "token_uri": "http://example.com/token"}', "not https"),
-        ('{"type": "external_account", "credential_source": {"url": "http://169.254.169.254"}}', "in a file"),
-        ('{"type": "external_account", "credential_source": {"executable": {"command": "x"}}}', "in a file"),
-        ('{"type": "authorized_user"}', "missing"),
+        ("{", that(comes_from="gs.GsObjectStore._page", names="JSONDecodeError")),
+        ("[]", that(comes_from="gs_credentials._credentials", nth=1)),
+        ("{}", that(comes_from="gs_credentials._credentials", nth=3)),
+        ('{"type": "gdch_service_account"}', that(comes_from="gs.GsObjectStore._page", names="gdch_service_account")),
+        (
+            '{"type": "service_account", "token_uri": "http://example.com/token"}',
+            that(comes_from="gs_credentials._check_address"),
+        ),
+        (
+            '{"type": "external_account", "credential_source": {"url": "http://169.254.169.254"}}',
+            that(comes_from="gs_credentials._credentials", nth=2),
+        ),
+        (
+            '{"type": "external_account", "credential_source": {"executable": {"command": "x"}}}',
+            that(comes_from="gs_credentials._credentials", nth=2),
+        ),
+        ('{"type": "authorized_user"}', that(comes_from="gs.GsObjectStore._page", names="missing")),
     ],
 )
 async def test_files_that_cannot_be_used(stage: Stage, tmp_path, content, said) -> None:
     """Are named, with what is wrong; nothing is sent, run or guessed."""
     store = stage.signed(tmp_path / "key.json", {})
     (tmp_path / "key.json").write_text(content)
-    with pytest.raises(NoStoreCredentials, match=said) as raised:
+    with pytest.raises(NoStoreCredentials, check=said) as raised:
         await store.list()
     assert "key.json" in str(raised.value)
     assert stage.server.served == []
@@ -198,10 +208,10 @@ async def test_files_that_cannot_be_used(stage: Stage, tmp_path, content, said) 
 async def test_no_file(stage: Stage, tmp_path) -> None:
     """Has an error of its own, which is not waited for and says where credentials were looked for."""
     stage.environment["HOME"] = str(tmp_path)
-    with pytest.raises(NoStoreCredentials, match="gcloud"):
+    with pytest.raises(NoStoreCredentials, check=that(comes_from="gs.GsObjectStore._page", names="gcloud")):
         await check_store(stage.store(anonymous=False), patience_s=60)
     stage.environment["GOOGLE_APPLICATION_CREDENTIALS"] = str(tmp_path / "none.json")
-    with pytest.raises(NoStoreCredentials, match=r"none\.json"):
+    with pytest.raises(NoStoreCredentials, check=that(comes_from="gs.GsObjectStore._page", names="none.json")):
         await check_store(stage.store(anonymous=False), patience_s=60)
     assert stage.server.served == []
 
@@ -226,9 +236,9 @@ def test_which_file(tmp_path) -> None:
     assert str(credentials_file({"GOOGLE_APPLICATION_CREDENTIALS": "/x"})) == "/x"
     gcloud = tmp_path / ".config" / "gcloud"
     gcloud.mkdir(parents=True)
-    with pytest.raises(AttemptFailed, match="neither"):
+    with pytest.raises(AttemptFailed, check=that(comes_from="gs_token.credentials_file")):
         credentials_file({"HOME": str(tmp_path)})
     (gcloud / "application_default_credentials.json").write_text("{}")
     assert credentials_file({"HOME": str(tmp_path)}) == gcloud / "application_default_credentials.json"
-    with pytest.raises(AttemptFailed, match="not set"):
+    with pytest.raises(AttemptFailed, check=that(comes_from="gs_token.credentials_file")):
         credentials_file({})

@@ -5,6 +5,7 @@ import pytest
 from iriscw.tiers.drivers.limits import MIB
 from iriscw.tiers.drivers.opening import InvalidStoreUrl
 from iriscw.tiers.drivers.s3_place import S3Limits, S3Place, place_variables, s3_place, wants_virtual, with_own
+from raised import Check, that
 
 COREWEAVE = {"AWS_ENDPOINT_URL": "https://cwobject.com"}
 OWN = {"AWS_ENDPOINT_URL": "http://minio.internal:9000"}
@@ -37,25 +38,29 @@ def test_places(url: str, environment: dict[str, str], place: S3Place) -> None:
 @pytest.mark.parametrize(
     ("url", "environment", "said"),
     [
-        ("s3:///prefix", {}, "names no bucket"),
-        ("s3://Bucket", {}, "names no bucket"),
-        ("s3://a", {}, "names no bucket"),
-        ("s3://a..b", {}, "names no bucket"),
-        ("s3://bkt/a/../b", {}, "no driver takes"),
-        ("s3://bkt?region=x", {}, "is not s3://bucket/prefix"),
-        ("s3://bkt?addressing=both", {}, "is not s3://bucket/prefix"),
-        ("s3://bkt#x", {}, "is not s3://bucket/prefix"),
-        ("gs://bkt", {}, "is not s3://bucket/prefix"),
-        ("s3://bkt", {"AWS_ENDPOINT_URL": "cwobject.com"}, "is not http"),
-        ("s3://bkt", {"AWS_ENDPOINT_URL": "ftp://cwobject.com"}, "is not http"),
-        ("s3://bkt?addressing=path", COREWEAVE, "no requests with the bucket in the path"),
-        ("s3://b.kt", COREWEAVE, "no bucket with a dot"),
-        ("s3://bkt?addressing=virtual", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"}, "has no hosts below it"),
+        ("s3:///prefix", {}, that(comes_from="s3_place.s3_place", nth=3)),
+        ("s3://Bucket", {}, that(comes_from="s3_place.s3_place", nth=3)),
+        ("s3://a", {}, that(comes_from="s3_place.s3_place", nth=3)),
+        ("s3://a..b", {}, that(comes_from="s3_place.s3_place", nth=3)),
+        ("s3://bkt/a/../b", {}, that(comes_from="ports.check_key", nth=4)),
+        ("s3://bkt?region=x", {}, that(comes_from="s3_place.s3_place", nth=2, names="s3://bucket/prefix")),
+        ("s3://bkt?addressing=both", {}, that(comes_from="s3_place.s3_place", nth=2, names="s3://bucket/prefix")),
+        ("s3://bkt#x", {}, that(comes_from="s3_place.s3_place", nth=2, names="s3://bucket/prefix")),
+        ("gs://bkt", {}, that(comes_from="s3_place.s3_place", nth=2, names="s3://bucket/prefix")),
+        ("s3://bkt", {"AWS_ENDPOINT_URL": "cwobject.com"}, that(comes_from="s3_place._addressing", nth=1)),
+        ("s3://bkt", {"AWS_ENDPOINT_URL": "ftp://cwobject.com"}, that(comes_from="s3_place._addressing", nth=1)),
+        ("s3://bkt?addressing=path", COREWEAVE, that(comes_from="s3_place._addressing", nth=2)),
+        ("s3://b.kt", COREWEAVE, that(comes_from="s3_place.s3_place", nth=5)),
+        (
+            "s3://bkt?addressing=virtual",
+            {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"},
+            that(comes_from="s3_place._addressing", nth=3),
+        ),
     ],
 )
-def test_what_is_no_place(url: str, environment: dict[str, str], said: str) -> None:
+def test_what_is_no_place(url: str, environment: dict[str, str], said: Check) -> None:
     """The error says what is wrong, before anything is asked of anybody."""
-    with pytest.raises(InvalidStoreUrl, match=said):
+    with pytest.raises(InvalidStoreUrl, check=said):
         s3_place(url, environment)
 
 
@@ -64,7 +69,7 @@ def test_a_password_in_an_endpoint_is_not_shown() -> None:
     with pytest.raises(InvalidStoreUrl) as caught:
         s3_place("s3://bkt", {"AWS_ENDPOINT_URL": "https://me:hush@cwobject.com"})
     assert "hush" not in str(caught.value)
-    with pytest.raises(InvalidStoreUrl, match="holds no keys") as caught:
+    with pytest.raises(InvalidStoreUrl, check=that(comes_from="s3_place.s3_place", nth=1)) as caught:
         s3_place("s3://KEY:hush@bkt", {})
     assert "hush" not in str(caught.value)
 

@@ -5,13 +5,14 @@ import pytest
 from iriscw.tiers.drivers.fake import FakeObjectStore
 from iriscw.tiers.drivers.transfer import ObjectTooLarge, read_whole
 from iriscw.tiers.ports import ObjectNotFound
+from raised import that
 
 
 async def test_a_long_object_is_not_read() -> None:
     """The refusal names both lengths; absence stays absence."""
     store = FakeObjectStore()
     await store.put("k", b"12345")
-    with pytest.raises(ObjectTooLarge, match="5 bytes, more than 4"):
+    with pytest.raises(ObjectTooLarge, check=that(comes_from="transfer.read_whole", names=("5", "4"))):
         await read_whole(store, "k", limit_bytes=4)
     with pytest.raises(ObjectNotFound):
         await read_whole(store, "nothing", limit_bytes=4)

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from iriscw.tiers.drivers.s3_place import S3Limits
 from iriscw.tiers.drivers.writing import Write, pieces
 from iriscw.tiers.ports import StoreFull
+from raised import that
 
 TINY = attrs.evolve(S3Limits(), part_bytes=4, growth_parts=3, growth=2, most_parts=6)
 """4 4 4 8 8 and 8 bytes."""
@@ -34,7 +35,7 @@ async def test_parts_join_to_the_whole(chunks: list[bytes]) -> None:
 
 async def test_too_many_parts() -> None:
     """Are refused by name, not by the service."""
-    with pytest.raises(StoreFull, match="6 parts"):
+    with pytest.raises(StoreFull, check=that(comes_from="writing.pieces", names="6")):
         async for _ in pieces(bytes(37), TINY):
             pass
 

@@ -26,6 +26,7 @@ from iriscw.worker.effects import AwaitEnd, Permit, Start, Withdraw
 from iriscw.worker.model import Order
 from iriscw.worker.ports import AttemptWithdrawn, Whereabouts
 from iriscw.worker.runtimes.process import ProcessRuntime
+from raised import that
 
 
 def test_ports_are_different_and_free() -> None:
@@ -79,7 +80,7 @@ async def test_a_start_that_was_withdrawn_never_comes_to_the_runtime(tmp_path: P
     specifications.put(name, content)
     attempts = tmp_path / "attempts"
     desk = Desk(ProcessRuntime(attempts), specifications, Bundles(), Place("w-0", "", "127.0.0.1", "127.0.0.1"))
-    with pytest.raises(AttemptWithdrawn, match="a1"):
+    with pytest.raises(AttemptWithdrawn, check=that(comes_from="desk.Desk.start", names="a1")):
         await desk.start(Start(Order("a1", name, "job-a/0", 0, 0)))
     assert not attempts.exists()
     assert not desk.held

@@ -14,6 +14,7 @@ from iriscw.worker.ports import AttemptExists, AttemptSpec, ResultMissing, Resul
 from iriscw.worker.runtimes import workdir
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
 from iriscw.worker.runtimes.workdir import AttemptFolder
+from raised import that
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def left(attempt: FolderAttempt) -> Path:
 
 async def test_a_result(attempt: FolderAttempt, left: Path) -> None:
     """Missing before there is one, then its bytes."""
-    with pytest.raises(ResultMissing, match="attempt-1"):
+    with pytest.raises(ResultMissing, check=that(names="attempt-1")):
         await attempt.result()
     left.write_bytes(b"42")
     assert await attempt.result() == b"42"
@@ -52,7 +53,7 @@ async def test_a_result_that_is_too_big(attempt: FolderAttempt, left: Path, monk
     """It stays too big: trying again is no use."""
     monkeypatch.setattr(workdir, "MAX_RESULT_BYTES", 4)
     left.write_bytes(b"12345")
-    with pytest.raises(ResultUnreadable, match="attempt-1"):
+    with pytest.raises(ResultUnreadable, check=that(names="attempt-1")):
         await attempt.result()
 
 
@@ -79,7 +80,7 @@ async def test_a_result_below_a_folder_that_is_a_link(
     mine.rename(tmp_path / "aside")
     mine.symlink_to(others.path / linked)
     assert left.read_bytes() == b"another's"
-    with pytest.raises(ResultUnreadable, match="attempt-1"):
+    with pytest.raises(ResultUnreadable, check=that(names="attempt-1")):
         await attempt.result()
 
 
@@ -93,7 +94,7 @@ async def test_a_disk_that_fails(
         raise OSError(code, os.strerror(code), str(path))
 
     monkeypatch.setattr(workdir, "read_bounded", broken)
-    with pytest.raises(kind, match=os.strerror(code)):
+    with pytest.raises(kind, check=that(names=os.strerror(code))):
         await attempt.result()
 
 
@@ -107,7 +108,7 @@ async def test_a_folder_is_made_once(attempt: FolderAttempt) -> None:
 async def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     """The worker's trouble, and nothing is left of it."""
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(WorkerTrouble, match="attempt-1"):
+    with pytest.raises(WorkerTrouble, check=that(names="attempt-1")):
         await prepare(AttemptFolder(tmp_path / "file" / "attempts", "attempt-1"), AttemptSpec(facts()))
 
 
@@ -118,7 +119,7 @@ async def test_files_that_stay(attempt: FolderAttempt, monkeypatch: pytest.Monke
         raise OSError(errno.EBUSY, "busy", str(path))
 
     monkeypatch.setattr(workdir, "remove_tree", stuck)
-    with pytest.raises(WorkerTrouble, match="cannot be removed"):
+    with pytest.raises(WorkerTrouble, check=that(comes_from="attempt.FolderAttempt.remove")):
         await attempt.remove()
 
 

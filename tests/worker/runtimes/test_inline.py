@@ -13,6 +13,7 @@ from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, fact
 from iriscw.worker.ports import AttemptSpec, NotFreezable, ResultUnreadable, TaskRuntime
 from iriscw.worker.runtimes import workdir
 from iriscw.worker.runtimes.inline import InlineRuntime
+from raised import that
 
 
 @pytest.fixture
@@ -30,13 +31,13 @@ class TestInlineRuntime(TaskRuntimeConformance):
 
 async def test_programs_are_for_processes(runtime: InlineRuntime) -> None:
     """A thread runs callables."""
-    with pytest.raises(InvalidArgument, match="callables only"):
+    with pytest.raises(InvalidArgument, check=that(comes_from="inline.InlineRuntime.start")):
         await runtime.start(AttemptSpec(facts(), argv=("true",)))
 
 
 async def test_a_thread_cannot_be_freezable(runtime: InlineRuntime) -> None:
     """It is refused by name, and leaves nothing."""
-    with pytest.raises(NotFreezable, match="threads of the worker"):
+    with pytest.raises(NotFreezable, check=that(comes_from="inline.InlineRuntime.start")):
         await runtime.start(AttemptSpec(facts(), payload=make_payload(dict, [], {}), freezable=True))
     assert not runtime.root.exists()
 
@@ -58,7 +59,7 @@ async def test_a_result_that_is_too_big_fails_the_attempt(
     monkeypatch.setattr(workdir, "MAX_RESULT_BYTES", 64)
     attempt = await runtime.start(AttemptSpec(facts(), payload=make_payload(bytes, [1000], {})))
     assert (await attempt.wait()).succeeded
-    with pytest.raises(ResultUnreadable, match="longer than 64 bytes"):
+    with pytest.raises(ResultUnreadable, check=that(comes_from="attempt.FolderAttempt.result", names="64")):
         await attempt.result()
 
 

@@ -29,6 +29,7 @@ from iriscw.worker.ports import (
     ProgramMissing,
     WorkerTrouble,
 )
+from raised import that
 
 pytestmark = pytest.mark.slow
 
@@ -209,11 +210,11 @@ async def test_what_does_not_heed_its_files_loses_its_pod(runtime, monkeypatch):
 
 async def test_not_started_is_not_failed(world, runtime):
     """A missing program, a node without room, an image that is none: by name, with the cloud's words."""
-    with pytest.raises(ProgramMissing, match="no-such-program"):
+    with pytest.raises(ProgramMissing, check=that(comes_from="pod.PodRuntime.start", names="no-such-program")):
         await runtime.start(AttemptSpec(facts("no-program"), argv=("no-such-program",)))
-    with pytest.raises(WorkerTrouble, match="OutOfcpu"):
+    with pytest.raises(WorkerTrouble, check=that(comes_from="pod.PodRuntime.start", names="OutOfcpu")):
         await runtime.start(program("pass", "too-large", demand=Capacity(10_000_000)))
-    with pytest.raises(ImageUnavailable, match="is not an image"):
+    with pytest.raises(ImageUnavailable, check=that(comes_from="model.check_image")):
         await runtime.start(program("pass", "no-image", image="two words"))
     assert await runtime.adopt() == ()
     await world.until(lambda pods: not any(of(each, world) for each in pods.values()))
@@ -228,7 +229,7 @@ async def test_one_that_is_freezable_gets_no_io_uring(world, runtime, monkeypatc
     assert (await attempt.wait()).succeeded
     assert await anyio.Path(attempt.stdout).read_text() == f"{errno.ENOSYS}\n"
     monkeypatch.setattr("iriscw.worker.runtimes.input_checks.FREEZABLE", bytes(8))
-    with pytest.raises(NotFreezable, match="takes no filter"):
+    with pytest.raises(NotFreezable, check=that(comes_from="pod.PodRuntime.start")):
         await runtime.start(program(code, "refused", freezable=True))
 
 
@@ -237,7 +238,7 @@ async def test_a_container_that_cannot_be_made_is_told_of(world):
     world.pods = attrs.evolve(world.pods, secrets={"KEY": SecretKey("absent", "key")})
     async with world.runtime() as lacking:
         assert await lacking.adopt() == ()
-        with pytest.raises(WorkerTrouble, match="StartError"):
+        with pytest.raises(WorkerTrouble, check=that(comes_from="pod.PodRuntime.start", names="StartError")):
             await lacking.start(program("pass", "no-secret"))
         assert await lacking.adopt() == ()
         await world.until(lambda pods: not any(of(each, world) for each in pods.values()))
@@ -272,7 +273,7 @@ async def test_a_start_that_takes_long_is_given_up_when_it_is_told_to(world):
         with anyio.fail_after(PATIENCE_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(withdraw)
-                with pytest.raises(AttemptWithdrawn, match="stopped before it began"):
+                with pytest.raises(AttemptWithdrawn, check=that(names="attempt-1")):
                     await runtime.start(program("pass"))
         assert not list((world.life / "attempts").iterdir())
         assert runtime.statistics().held == 0
@@ -318,7 +319,7 @@ async def test_a_request_that_lands_late_starts_nothing(world):
     async with world.runtime(wrapped=lambda driver: Deaf(driver, late=True)) as runtime:
         await runtime.adopt()
         witness = world.life / "witness"
-        with pytest.raises(WorkerTrouble, match="no answer"):
+        with pytest.raises(WorkerTrouble, check=that(names="attempt-1")):
             await runtime.start(program(f"open({str(witness)!r}, 'w')"))
         (task,) = runtime.driver.waiting
         pod = await runtime.driver.driver.create(task)

@@ -13,6 +13,7 @@ from iriscw.processes.lease import NEVER_NS, LeaseFile
 from iriscw.testing.conformance.task_runtime import facts
 from iriscw.worker.ports import AttemptSpec, WorkerTrouble
 from iriscw.worker.runtimes.pod import open_pod_runtime
+from raised import that
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "IRIS_GPU_INDICES")
 
@@ -55,7 +56,7 @@ async def test_gpus_of_a_container_and_of_a_pod(tmp_path: Path, own: tuple, give
     numbers = tuple(int(each[-1]) for each in own or ())
     spec = AttemptSpec(facts(gpus=own, gpu_indices=numbers), argv=("true",), demand=Capacity(gpu_count=2))
     async with opened as runtime:
-        with pytest.raises(WorkerTrouble, match="not today"):
+        with pytest.raises(WorkerTrouble, check=that(names="attempt-1")):
             await runtime.start(spec)
     lease.close()
     ((task, environment),) = driver.asked

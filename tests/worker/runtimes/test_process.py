@@ -30,6 +30,7 @@ from iriscw.worker.ports import (
 )
 from iriscw.worker.runtimes import input_checks as given_module
 from iriscw.worker.runtimes.process import MARKER, ProcessRuntime
+from raised import Check, that
 
 PAUSE = "import signal; print('up', flush=True); signal.pause()"
 
@@ -99,7 +100,7 @@ async def test_files_are_private(runtime: ProcessRuntime) -> None:
 
 async def test_not_started_is_not_failed(runtime: ProcessRuntime, tmp_path: Path) -> None:
     """A missing program is a named error and no attempt; a worker without room is another one."""
-    with pytest.raises(ProgramMissing, match="no-such-program"):
+    with pytest.raises(ProgramMissing, check=that(comes_from="process.ProcessRuntime.start", names="no-such-program")):
         await runtime.start(AttemptSpec(facts(), argv=("no-such-program",)))
     assert await runtime.adopt() == ()
     blocked = tmp_path / "file"
@@ -120,14 +121,17 @@ async def test_one_that_is_freezable_gets_no_io_uring(runtime: ProcessRuntime, f
 
 @pytest.mark.parametrize(
     ("name", "value", "why"),
-    [("hindrance", lambda: "not on a riscv64", "riscv64"), ("FREEZABLE", bytes(8), "takes no filter")],
+    [
+        ("hindrance", lambda: "not on a riscv64", that(names="riscv64")),
+        ("FREEZABLE", bytes(8), that(comes_from="supervised.launch")),
+    ],
 )
 async def test_what_cannot_be_freezable_is_not_started(
-    runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch, name: str, value: object, why: str
+    runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch, name: str, value: object, why: Check
 ) -> None:
     """On a machine without a filter, or a kernel that takes none, it is refused by name, and nothing is left of it."""
     monkeypatch.setattr(given_module, name, value)
-    with pytest.raises(NotFreezable, match=why):
+    with pytest.raises(NotFreezable, check=why):
         await runtime.start(program("pass", freezable=True))
     assert await runtime.adopt() == ()
     assert (await (await runtime.start(program("pass", "other"))).wait()).succeeded
@@ -222,7 +226,7 @@ async def test_only_callables_have_results(runtime: ProcessRuntime) -> None:
         assert (await attempt.wait()).succeeded
     for attempts in ((left, none), await runtime.adopt()):
         assert await attempts[0].result() is None
-        with pytest.raises(ResultMissing, match="attempt-2"):
+        with pytest.raises(ResultMissing, check=that(names="attempt-2")):
             await attempts[1].result()
 
 
@@ -249,7 +253,7 @@ async def test_attempts_end_with_the_lease(leased: ProcessRuntime) -> None:
         end = await attempt.wait()
     assert (end.kind, end.killed) == (EndKind.LEASE_OVER, True)
     assert "lease" in end.reason
-    with pytest.raises(WorkerTrouble, match="lease"):
+    with pytest.raises(WorkerTrouble, check=that(comes_from="process.ProcessRuntime.start", names="lease")):
         await leased.start(program(PAUSE, "late"))
     assert [each.uid for each in await leased.adopt()] == ["attempt-1"]
 
@@ -279,7 +283,7 @@ async def test_no_attempt_older_than_its_lease_is_adopted(leased: ProcessRuntime
 async def test_a_lease_that_cannot_be_written_has_a_name(leased: ProcessRuntime, lease: LeaseFile) -> None:
     """The worker goes on; what was written last holds."""
     lease.close()
-    with pytest.raises(WorkerTrouble, match="lease"):
+    with pytest.raises(WorkerTrouble, check=that(comes_from="process.ProcessRuntime.hold")):
         await leased.hold(NEVER_NS)
 
 

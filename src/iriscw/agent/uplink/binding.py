@@ -212,7 +212,7 @@ class ControllerLink:
             process = ProcessIdentity(root.pid, root.start_ticks, root.boot_id)
             marker = {ATTEMPT_MARKER: order.attempt_uid}
             if not await anyio.to_thread.run_sync(carries, process, marker):
-                raise TargetGone(f"process {order.pid} is none of attempt {order.attempt_uid[:80]!r}, or has ended")
+                raise TargetGone(f"process {order.pid} is not of attempt {order.attempt_uid[:80]!r}, or has ended")
         if order.guard:
             await self._check_guard(order.guard, root)
         tier = order.tier or default_tier()

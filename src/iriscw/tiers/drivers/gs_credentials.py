@@ -119,7 +119,7 @@ def _content(path: Path) -> bytes:
 
 def _credentials(said: Any) -> Any:
     if not isinstance(said, dict):
-        raise ValueError("it is no JSON object")  # noqa: TRY004 - what is wrong is the file
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 - what is wrong is the file
     for name in _ADDRESSES:
         _check_address(name, said.get(name))
     match said.get("type"):

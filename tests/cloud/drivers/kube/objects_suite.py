@@ -20,6 +20,7 @@ from iriscw.cloud.drivers.kube.objects import (
 from iriscw.cloud.kube.messages import APPLY_PATCH, MERGE_PATCH
 from iriscw.cloud.model import Conflict, Gone, InvalidSpec, Unavailable
 from iriscw_sims.coreweave.crd import DEFINITION, DEFINITIONS, NAMESPACES, POOLS
+from raised import that
 
 CONFIG_MAPS = "/api/v1/namespaces/iris/configmaps"
 POOL = {
@@ -101,7 +102,7 @@ class ObjectsSuite:
     async def test_fields_of_others_are_theirs(self, objects, settings):
         """Unless they are taken by force; the error names each."""
         await as_others(objects, config_map(a="theirs"))
-        with pytest.raises(ApplyConflict, match="kubectl") as refused:
+        with pytest.raises(ApplyConflict, check=that(names="kubectl")) as refused:
             await objects.apply(PATH, config_map(a="ours", b="2"))
         (field,) = refused.value.fields
         assert "kubectl" in field
@@ -169,7 +170,7 @@ class ObjectsSuite:
         """A wrong type, and a field that does not exist."""
         with pytest.raises(InvalidSpec):
             await objects.apply(PATH, {**config_map(), "data": {"a": 1}})
-        with pytest.raises(InvalidSpec, match="spex"):
+        with pytest.raises(InvalidSpec, check=that(names="spex")):
             await objects.apply(path_of(POOL), {**POOL, "spex": {}})
 
     async def test_an_instance_type_is_for_ever(self, objects):
@@ -222,7 +223,7 @@ class ObjectsSuite:
 
     async def test_waiting_has_an_end(self, objects, settings):
         """And tells how things were then."""
-        with pytest.raises(NotInTime, match="was not as it should be") as late:
+        with pytest.raises(NotInTime) as late:
             await objects.wait(PATH, lambda thing: thing is None, 0.3)
         assert late.value.last["data"] == settings["data"]
         assert isinstance(late.value, TimeoutError)

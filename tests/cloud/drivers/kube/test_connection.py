@@ -19,6 +19,7 @@ from iriscw.cloud.drivers.kube.streams import V4
 from iriscw.cloud.model import ExecOutput, Forbidden, Gone, InvalidSpec, Unavailable
 from iriscw.cloud.ports import Connection
 from iriscw.testing.conformance.connection import ConnectionConformance, sh
+from raised import that
 from waiting import until
 
 
@@ -69,7 +70,7 @@ async def test_version_4_does_all_of_it(connection):
     old = attrs.evolve(connection, protocols=(V4,))
     result = await old.run(sh("cat; echo out; exit 3"), 20)
     assert (result.exit_code, result.stdout) == (3, b"out\n")
-    with pytest.raises(TimeoutError, match="was killed"):
+    with pytest.raises(TimeoutError, check=that(comes_from="connection.AttendedConnection.run", names="0.5")):
         await old.run(sh("sleep 600"), 0.5)
 
 
@@ -79,7 +80,7 @@ async def test_who_is_told_of_an_end_can_rely_on_it(connection, streams, pod, ho
     child = streams.folder / pod.uid / "child"
     script = sh("sleep 600 & echo $! > child.new; mv child.new child; echo there; wait")
     if how == "deadline":
-        with pytest.raises(TimeoutError, match="was killed"):
+        with pytest.raises(TimeoutError, check=that(comes_from="connection.AttendedConnection.run", names="2")):
             await connection.run(script, 2)
     elif how == "cancelled":
         async with anyio.create_task_group() as tasks:
@@ -134,7 +135,7 @@ async def test_what_no_machine_can_run_is_refused_here(connection, streams, argv
 
 async def test_a_container_without_an_interpreter_is_told(connection):
     """By name: it does not get better by itself."""
-    with pytest.raises(InvalidSpec, match="no interpreter"):
+    with pytest.raises(InvalidSpec, check=that(comes_from="exec.Attended._hear")):
         await attrs.evolve(connection, interpreter=("no-such-python",)).run(["true"], 20)
 
 
@@ -187,7 +188,7 @@ async def test_a_node_that_is_never_reached_is_told(connection, streams, monkeyp
     streams._reachable = lambda _node: False
     monkeypatch.setattr(attended_module, "BEGIN_S", 0.3)
     for attempt in (connection.run(["true"], 20), connection.run(["true"], 0.1), anext(connection.stream(["true"]))):
-        with pytest.raises(Unavailable, match="nothing was"):
+        with pytest.raises(Unavailable, check=that(comes_from="places.PodPlace.reached")):
             await attempt
     with pytest.raises(TimeoutError):
         await connection.wait_until_ready(0.3)
@@ -220,7 +221,7 @@ async def test_a_cut_connection_kills(connection):
         async with aclosing(attended.output()) as output:
             assert (await anext(output))[1].strip().isdigit()
         attended._channels.abort()
-        with pytest.raises(Exception, match="broke"):
+        with pytest.raises(Exception, check=that(comes_from="streams.Channels.receive", nth=2)):  # noqa: B017 - check says which
             await attended.result()
     script = 'while kill -0 "$(cat child)"; do sleep 0.05; done 2>/dev/null'
     assert (await connection.run(sh(script), 20)).exit_code == 0

@@ -15,6 +15,7 @@ from iriscw.cloud.drivers.kube.places import NotYet
 from iriscw.cloud.kube.messages import ApiUnreachable
 from iriscw.cloud.model import Gone, InvalidSpec, Unavailable
 from iriscw.cloud.ports import MAX_EXEC_OUTPUT_BYTES
+from raised import that
 
 MARK = "iriscw-test:"
 SUCCESS = json.dumps({"status": "Success"}).encode()
@@ -89,7 +90,7 @@ async def test_what_comes_with_the_mark_is_not_lost():
 )
 async def test_a_missing_interpreter_has_a_name(status):
     """In all the ways in which runtimes say it."""
-    with pytest.raises(InvalidSpec, match="no interpreter"):
+    with pytest.raises(InvalidSpec, check=that(comes_from="exec.Attended._hear")):
         await attended((3, status)).ready()
 
 
@@ -115,7 +116,7 @@ async def test_a_mark_that_never_comes(monkeypatch):
     """Is not waited for without end."""
     monkeypatch.setattr(exec_module, "READY_S", 0.05)
     with anyio.fail_after(5):
-        with pytest.raises(NotYet, match="within"):
+        with pytest.raises(NotYet, check=that(comes_from="exec.Attended.ready", nth=3)):
             await attended().ready()
 
 
@@ -148,7 +149,7 @@ async def test_errors_come_through_in_any_pieces(text, code, marked, cuts):
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     messages = [*((2, piece) for piece in pieces), (3, ended(code))]
     if marked and code == 125:
-        with pytest.raises(InvalidSpec, match="cannot be started"):
+        with pytest.raises(InvalidSpec, check=that(comes_from="exec.Attended.output")):
             await said(*messages)
     else:
         assert await said(*messages) == exec_module.ExecResult(code, b"", text, False)

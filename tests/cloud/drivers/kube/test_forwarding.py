@@ -13,6 +13,7 @@ from iriscw.cloud.drivers.kube import forwarding
 from iriscw.cloud.drivers.kube.forwarding import PortStream, PortUnreachable, listening
 from iriscw.cloud.kube.messages import ApiUnreachable
 from iriscw.cloud.model import Forbidden, Gone, InvalidSpec, Unavailable
+from raised import that
 
 PORT = b"\x90\x1f"
 
@@ -77,7 +78,7 @@ async def test_a_port_that_nobody_listens_on_is_told():
     """By name, with the kubelet's words; what came before it is given first."""
     stream = PortStream(Script((0, PORT), (1, PORT), (0, b"a"), (1, b"connection refused")), 8080)
     assert await stream.receive() == b"a"
-    with pytest.raises(PortUnreachable, match=r"8080.*connection refused"):
+    with pytest.raises(PortUnreachable, check=that(comes_from="forwarding.PortStream.receive", names="8080")):
         await stream.receive()
     with pytest.raises(anyio.EndOfStream):
         await stream.receive()
@@ -88,7 +89,7 @@ async def test_a_connection_that_breaks_is_told():
     """In both directions."""
     script = Script((0, PORT), ApiUnreachable("silence"))
     stream = PortStream(script, 8080)
-    with pytest.raises(Unavailable, match="silence"):
+    with pytest.raises(Unavailable, check=that(names="silence")):
         await stream.receive()
     await stream.aclose()
     with pytest.raises(Unavailable):
@@ -136,7 +137,7 @@ async def test_a_port_of_this_machine_leads_there():
                 assert script.sent == b"bye"
         assert (here.accepted, here.last_error) == (3, None)
     assert all(script.closed for script in scripts)
-    with pytest.raises(OSError, match="attempts failed"):
+    with pytest.raises(OSError):
         await talk(here.port, b"")
 
 
@@ -202,7 +203,7 @@ async def test_errors_of_the_block_come_out_as_they_are():
     with pytest.raises(ZeroDivisionError):
         async with listening(leading()) as here:
             raise ZeroDivisionError
-    with pytest.raises(OSError, match="attempts failed"):
+    with pytest.raises(OSError):
         await talk(here.port, b"")
 
 
@@ -235,6 +236,6 @@ async def test_a_simulated_workers_port(served):
                 pass
         assert drivers.statistics().api.open_streams == 0
     async with drivers_of(served, "CW-SECRET-wrong") as wrong:
-        with pytest.raises(Forbidden, match="create on pods/portforward"):
+        with pytest.raises(Forbidden, check=that(names="pods/portforward")):
             async with wrong.port_forward(pod.name, pod.uid, 10001):
                 pass

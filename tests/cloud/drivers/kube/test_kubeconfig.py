@@ -19,6 +19,7 @@ from iriscw.cloud.drivers.kube import credentials
 from iriscw.cloud.drivers.kube.access import InsecureAccess
 from iriscw.cloud.drivers.kube.credentials import InvalidAccess
 from iriscw.cloud.drivers.kube.kubeconfig import FILE_BYTES, from_kubeconfig
+from raised import that
 
 TOKEN = "CW-SECRET-not-to-be-seen"
 AUTHORITY = trustme.CA()
@@ -151,9 +152,9 @@ async def test_keys_are_written_privately(path, monkeypatch):
 
 async def test_tls_cannot_be_turned_off(path):
     """Neither by not verifying nor by plain HTTP to another machine."""
-    with pytest.raises(InsecureAccess, match="without verification"):
+    with pytest.raises(InsecureAccess, check=that(comes_from="kubeconfig.from_kubeconfig")):
         await from_kubeconfig([write(path, {**CLUSTER, "insecure-skip-tls-verify": True})], environ={})
-    with pytest.raises(InsecureAccess, match="plain HTTP"):
+    with pytest.raises(InsecureAccess, check=that(comes_from="access.checked_url")):
         await from_kubeconfig([write(path, {"server": "http://api.example"})], environ={})
     assert (await from_kubeconfig([write(path, {"server": "http://127.0.0.1:1/t/x/"})], environ={})).tls is None
 

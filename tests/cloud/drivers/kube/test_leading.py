@@ -14,6 +14,7 @@ from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.kube.frozen import thaw
 from iriscw_sims.kube.messages import Request
 from iriscw_sims.kube.store import Store
+from raised import that
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/iris/leases/iris-controller"
 TERMS = Terms(duration=2 * SECOND, renewal=SECOND // 10, margin=SECOND // 2)
@@ -178,7 +179,7 @@ async def test_an_error_of_the_block_comes_through(api):
 
     with pytest.raises(ExceptionGroup) as caught:
         await ended(api, candidate("a"), fail)
-    assert caught.group_contains(ValueError, match="mine")
+    assert caught.group_contains(ValueError)
     assert api.do(ApiRequest("GET", PATH)).body["spec"]["holderIdentity"] == ""
 
 
@@ -186,7 +187,7 @@ async def test_who_is_told_nothing_gives_up(api, monkeypatch):
     """After a while, by name; whoever is told that another one leads waits on."""
     monkeypatch.setattr("iriscw.cloud.drivers.kube.leading.PATIENCE_S", 0.5)
     api.away = True
-    with anyio.fail_after(20), pytest.raises(CannotLead, match="does not answer"):
+    with anyio.fail_after(20), pytest.raises(CannotLead, check=that(names="API")):
         await leading(api, candidate("a")).__aenter__()
     api.away = False
     async with leading(api, candidate("b")):
@@ -197,7 +198,7 @@ async def test_who_is_told_nothing_gives_up(api, monkeypatch):
 
 async def test_without_a_namespace_nobody_leads(api):
     """Said at once."""
-    with anyio.fail_after(20), pytest.raises(CannotLead, match="not found"):
+    with anyio.fail_after(20), pytest.raises(CannotLead, check=that(names="nowhere")):
         await leading(api, Candidate(PATH.replace("iris/", "nowhere/"), "a", TERMS)).__aenter__()
 
 

@@ -5,13 +5,14 @@ import pytest
 
 from iriscw.cloud.drivers.kube.limits import TransportLimits
 from iriscw.errors import InvalidArgument
+from raised import that
 
 
 @pytest.mark.parametrize("name", [field.name for field in attrs.fields(TransportLimits)])
 @pytest.mark.parametrize("value", [0, -1])
 def test_no_limit_is_nothing(name, value):
     """Zero would mean that nothing ever works, not that there is no limit."""
-    with pytest.raises(InvalidArgument, match=name):
+    with pytest.raises(InvalidArgument, check=that(names=name)):
         TransportLimits(**{name: value})
 
 

@@ -13,6 +13,7 @@ from iriscw.cloud.drivers.kube.drivers import open_drivers
 from iriscw.cloud.drivers.kube.logs import LogWish
 from iriscw.cloud.model import Forbidden, Gone, InvalidSpec, Unavailable
 from iriscw_sims.serve.scripted import ScriptedStreams
+from raised import that
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ async def test_another_pods_log_is_not_shown(drivers, pod):
 
 async def test_no_earlier_instance(drivers, pod):
     """Has no log, and is gone."""
-    with pytest.raises(Gone, match="no earlier instance"):
+    with pytest.raises(Gone, check=that(comes_from="logs.read_log")):
         await read(drivers, pod, previous=True)
 
 
@@ -108,7 +109,7 @@ async def test_a_node_that_cannot_be_reached_yet_is_waited_for(drivers, pod, rea
     assert await read(drivers, pod, tail=1)
     reachable[:] = [False]
     monkeypatch.setattr(logs_module, "BEGIN_S", 0.2)
-    with pytest.raises(Unavailable, match="No agent available"):
+    with pytest.raises(Unavailable, check=that(names="g82885e-1")):
         await read(drivers, pod)
 
 
@@ -151,5 +152,5 @@ async def test_servers_of_their_own_mind():
         assert server.asked[0].query == {"container": ["worker"], "limitBytes": ["15"], "sinceSeconds": ["3"]}
         broken = drivers.logs("p1", "u1")
         assert await anext(broken) == b"0123456789"
-        with pytest.raises(Unavailable, match="broke off"):
+        with pytest.raises(Unavailable, check=that(comes_from="logs.read_log")):
             await anext(broken)

@@ -12,6 +12,7 @@ from iriscw.cloud.drivers.kube.calls import Caller
 from iriscw.cloud.drivers.kube.places import NotYet, PodPlace
 from iriscw.cloud.kube.messages import ApiResponse, ApiUnreachable
 from iriscw.cloud.model import Forbidden, Gone, InvalidSpec, Throttled, Unavailable
+from raised import that
 
 RUNNING = pod(1, 1, status={"phase": "Running"})
 ENDED = pod(1, 1, status={"phase": "Failed", "reason": "Evicted"})
@@ -34,7 +35,7 @@ async def test_a_pod_that_is_there():
         await here.check()
     async with place(body=ENDED) as here:
         await here.check(ended=True)
-        with pytest.raises(Gone, match="Evicted"):
+        with pytest.raises(Gone, check=that(names="Evicted")):
             await here.check()
 
 
@@ -149,7 +150,7 @@ async def test_trouble_that_does_not_pass_is_told():
         raise Gone("gone")
 
     async with place() as here, AsyncExitStack() as stack:
-        with anyio.fail_after(5), pytest.raises(Unavailable, match="nothing was begun: no tunnel"):
+        with anyio.fail_after(5), pytest.raises(Unavailable, check=that(comes_from="places.PodPlace.reached")):
             await here.reached(stack, attempt, 0.1)
         with pytest.raises(Gone):
             await here.reached(stack, hopeless, 20)
@@ -162,5 +163,5 @@ async def test_a_server_that_asks_for_patience_gets_it():
         raise NotYet("slower", 10**12)
 
     async with place() as here, AsyncExitStack() as stack:
-        with anyio.fail_after(5), pytest.raises(Unavailable, match="slower"):
+        with anyio.fail_after(5), pytest.raises(Unavailable, check=that(names="slower")):
             await here.reached(stack, attempt, 20)

@@ -20,6 +20,7 @@ from iriscw.cloud.kube.pods import create_pod
 from iriscw.cloud.kube.settings import GroupSettings, SecretKey, Taint
 from iriscw.cloud.model import Capacity, InvalidSpec, NodePoolSpec, PodSpec
 from iriscw_sims.coreweave.crd import DEFINITION, DEFINITIONS, NAMESPACES, POOLS
+from raised import that
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +96,7 @@ async def test_a_pod_and_its_secret(drivers):
     async def create():
         return await caller.carry_out(create_pod(caller.settings, POD, caller.rng, token="the-token"))
 
-    with pytest.raises(InvalidSpec, match="iris-worker"):
+    with pytest.raises(InvalidSpec, check=that(comes_from="ownership.create", names="iris-worker")):
         await create()
     await drivers.objects.create(CLASSES, {"metadata": {"name": "iris-worker"}, "value": 1000})
     pod = await create()

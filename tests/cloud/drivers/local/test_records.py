@@ -53,7 +53,7 @@ def test_records_survive_the_disk(pool: PoolRecord, pod: PodRecord) -> None:
 def test_other_files_are_refused(data: bytes) -> None:
     """With one kind of error."""
     for decode in (decode_pool, decode_pod):
-        with pytest.raises(ValueError, match=r".*"):
+        with pytest.raises(ValueError):
             decode(data)
 
 

@@ -22,6 +22,7 @@ from iriscw.freeze.model import (
     TargetGone,
     UnsafeRequest,
 )
+from raised import that
 
 pytestmark = pytest.mark.slow
 
@@ -63,11 +64,11 @@ async def test_what_a_state_does_not_allow_is_refused(cuda, process) -> None:
     """Nothing is done twice, and nothing out of order."""
     task = process()
     for verb in (cuda.checkpoint, cuda.unlock):
-        with pytest.raises(CudaRefused, match="401") as caught:
+        with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda._do", names="401")) as caught:
             await verb(task, WITHIN)
         assert caught.value.code == 401
     await cuda.lock(task, WITHIN)
-    with pytest.raises(CudaRefused, match="401"):
+    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda._do", names="401")):
         await cuda.lock(task, WITHIN)
 
 
@@ -80,9 +81,9 @@ async def test_a_gpu_without_memory_breaks_the_process_for_good(cuda, standin, p
     with pytest.raises(CudaNoMemory):
         await cuda.restore(task, WITHIN, {})
     standin.put("free", 8 * GIB)
-    with pytest.raises(CudaRefused, match="304"):
+    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda._do", names="304")):
         await cuda.restore(task, WITHIN, {})
-    with pytest.raises(CudaRefused, match="401"):
+    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda._do", names="401")):
         await cuda.unlock(task, WITHIN)
 
 
@@ -94,7 +95,7 @@ async def test_the_driver_is_started_for_a_restore_and_for_nothing_else(standin,
     await cuda.checkpoint(task, WITHIN)
     assert standin.inits() == 0
     standin.put("init.code", 100)
-    with pytest.raises(CudaRefused, match=r"does not start .*result 100.* was not touched") as caught:
+    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda._do", names=("100", "6562"))) as caught:
         await cuda.restore(task, WITHIN, {})
     assert (caught.value.code, standin.inits()) == (100, 1)
     assert await cuda.state(task, WITHIN) is CudaState.CHECKPOINTED
@@ -117,7 +118,7 @@ async def test_a_call_that_says_that_it_needs_the_driver_is_made_again_after_tha
     assert await standin.cuda.state(task, WITHIN) is CudaState.RUNNING
     assert standin.inits() == 1
     standin.put("init.code", 100)
-    with pytest.raises(CudaRefused, match="result 3"):
+    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda._do", names="3")):
         await standin.cuda.lock(task, WITHIN)
     assert standin.get(str(task.pid)).startswith("0 ")
 
@@ -162,9 +163,9 @@ async def test_what_is_held_is_known_by_gpu(standin, process) -> None:
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        ("nvml.code", "cannot be looked at"),
-        ("processes.code", "does not tell which"),
-        ("memory.code", "nor what all do"),
+        ("nvml.code", that(comes_from="nvml.NvmlGpus.used_by", nth=1)),
+        ("processes.code", that(comes_from="nvml.NvmlGpus.used_by", nth=2)),
+        ("memory.code", that(comes_from="nvml.NvmlGpus.used_by", nth=3)),
     ],
 )
 async def test_a_gpu_that_does_not_tell_is_not_one_that_nobody_uses(standin, process, file, said) -> None:
@@ -172,7 +173,7 @@ async def test_a_gpu_that_does_not_tell_is_not_one_that_nobody_uses(standin, pro
     task = process()
     standin.put("on-gpu", f"{task.pid} {NOT_TOLD}\n")
     standin.put(file, 999)
-    with pytest.raises(CudaRefused, match=said):
+    with pytest.raises(CudaRefused, check=said):
         await standin.cuda.tasks([task], WITHIN)
     assert await standin.cuda.tasks([process(None)], WITHIN) == ()
 
@@ -189,7 +190,7 @@ async def test_who_is_of_a_cuda_job_is_refused(standin, process, monkeypatch) ->
     """What its processes share is in the job's file, which no checkpoint has."""
     monkeypatch.setenv("CUDA_CHECKPOINT_JOB_FILE", "/proc/self/fd/3")
     member = process()
-    with pytest.raises(CudaRefused, match="of a CUDA job") as caught:
+    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda.tasks", nth=3)) as caught:
         await standin.cuda.tasks([member], WITHIN)
     assert "/proc/self/fd/3" not in str(caught.value)
 
@@ -198,10 +199,10 @@ async def test_who_holds_a_device_and_has_no_context_is_no_process_without_a_gpu
     """Its state on the GPU would be missing from the images: it is a refusal, with and without a driver."""
     child = process(None)
     monkeypatch.setattr(driver_module, "_holds_device", lambda pid: pid == child.pid)
-    with pytest.raises(CudaRefused, match=r"holds NVIDIA's devices .*call nvmlShutdown.*or freeze the processes"):
+    with pytest.raises(CudaRefused, check=that(names=("NVIDIA's", "CUDA", "NVML"))):
         await standin.cuda.tasks([child], WITHIN)
     nowhere = NvidiaCuda(LibraryInterface("libcuda-that-is-not-there.so"), gpus=standin.gpus)
-    with pytest.raises(CudaRefused, match="holds NVIDIA's devices"):
+    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda.tasks", nth=1)):
         await nowhere.tasks([child], WITHIN)
     assert await nowhere.tasks([attrs.evolve(child, pid=os.getpid())], WITHIN) == ()
 
@@ -224,7 +225,7 @@ async def test_a_driver_that_hangs_hangs_nobody_else(standin, process, verb, whe
     standin.put(str(task.pid), f"{after[before[-1] if before else '']} {2 * GIB} 0")
     await cuda.ability()
     standin.put(f"{verb}.{when}", "")
-    with pytest.raises(CudaOverdue, match=verb):
+    with pytest.raises(CudaOverdue, check=that(names=verb)):
         await calls[verb]()
     standin.remove(f"{verb}.{when}")
     state = await cuda.state(task, WITHIN)
@@ -255,7 +256,7 @@ async def test_a_caller_that_is_killed_is_an_outcome_nobody_knows(standin, proce
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(killing)
-        with pytest.raises(CudaOverdue, match="SIGKILL"):
+        with pytest.raises(CudaOverdue, check=that(names="SIGKILL")):
             await (cuda.restore(task, WITHIN, {}) if verb == "restore" else getattr(cuda, verb)(task, WITHIN))
     standin.remove(f"{verb}.after")
     assert await cuda.state(task, WITHIN) is list(CudaState)[after]
@@ -292,7 +293,7 @@ async def test_refusals_have_names(standin, process, code, error) -> None:
     """What the driver gives as a number is told in words."""
     task = process()
     standin.put("lock.code", code)
-    with pytest.raises(error, match=str(code)):
+    with pytest.raises(error, check=that(names=str(code))):
         await standin.cuda.lock(task, WITHIN)
 
 
@@ -303,7 +304,7 @@ async def test_gpus_are_moved_by_a_whole_map_and_only_then(cuda, standin, proces
     standin.put(str(task.pid), f"2 {GIB} 0 {2 * GIB}")
     with pytest.raises(UnsafeRequest):
         await cuda.restore(task, WITHIN, {UUIDS[0]: "0"})
-    with pytest.raises(CudaRefused, match="could not restore"):
+    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda._do")):
         await cuda.restore(task, WITHIN, {UUIDS[0]: UUIDS[1]})
     await cuda.restore(task, WITHIN, dict(zip(UUIDS, UUIDS[::-1], strict=True)))
     one, two = f"{'0' * 31}1", f"{'0' * 31}2"
@@ -324,7 +325,7 @@ async def test_without_a_driver_the_answer_says_how_to_get_one(standin, process)
     assert "install" in ability.reason
     assert "no-cuda-checkpoint" in ability.reason
     task = process()
-    with pytest.raises(CudaRefused, match="install"):
+    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda._call", nth=2, names="install")):
         await cuda.lock(task, WITHIN)
     old = NvidiaCuda(LibraryInterface("libc.so.6"), gpus=standin.gpus)
     assert "cuCheckpointProcessGetState" in (await old.ability()).reason
@@ -347,7 +348,7 @@ async def test_the_program_is_told_only_what_it_knows(standin, process) -> None:
     assert standin.get("locked-for") == "0"
     standin.put(str(task.pid), f"0 {GIB} 0")
     standin.put("lock.before", "")
-    with pytest.raises(CudaOverdue, match="lock"):
+    with pytest.raises(CudaOverdue, check=that(names="lock")):
         await cuda.lock(task, 1_000_000_000)
 
 
@@ -357,7 +358,7 @@ async def test_the_program_says_that_the_driver_does_not_start(standin, process)
     cuda = NvidiaCuda(standin.program(), gpus=standin.gpus)
     await cuda.lock(task, WITHIN)
     standin.put("init.code", 100)
-    with pytest.raises(CudaRefused, match="result 100"):
+    with pytest.raises(CudaRefused, check=that(code=100)):
         await cuda.state(task, WITHIN)
 
 
@@ -393,7 +394,7 @@ async def test_gpus_are_seen_with_their_memory(standin) -> None:
     assert await standin.gpus.used_by([13, 14]) == {13: {UUIDS[0]: 2 * GIB}}
     nowhere = NvmlGpus("libnvidia-ml-that-is-not-there.so")
     assert await nowhere.list() == ()
-    with pytest.raises(CudaRefused, match="cannot be looked at"):
+    with pytest.raises(CudaRefused, check=that(comes_from="nvml.NvmlGpus.used_by", nth=1)):
         await nowhere.used_by([13])
     assert (await nowhere.look()).missing
     standin.put("nvml.code", 9)

@@ -17,6 +17,7 @@ from iriscw.freeze.drivers.paging import ending, guard, notes, starting
 from iriscw.freeze.drivers.paging.notes import COMPLETE, FAILED, End, Pager, read_end, read_pager, write_pager
 from iriscw.freeze.model import MAX_TASKS, PagingFailed
 from iriscw.processes.identity import ProcessGone, identify, is_alive, open_pidfd
+from raised import that
 
 PATIENCE_S = 60.0
 
@@ -172,7 +173,7 @@ def test_a_guard_that_was_killed_is_not_waited_for(tmp_path, when) -> None:
             select.select([paging.stdout], [], [], PATIENCE_S)
             anyio.run(waited, pager)
         else:
-            with pytest.raises(PagingFailed, match="guard its pages was killed"):
+            with pytest.raises(PagingFailed, check=that(comes_from="starting.Pager._guard_says")):
                 anyio.run(waited, pager)
         killing.join()
         paging.stdin.close()
@@ -299,7 +300,7 @@ def test_a_note_that_cannot_be_read_is_not_one_that_is_missing(tmp_path, monkeyp
             "read_bounded",
             lambda path, most, name=unread: (unreadable if path.name == name else real)(path, most),
         )
-        with pytest.raises(OSError, match="Too many open files"):
+        with pytest.raises(OSError, check=that(errno=errno.EMFILE)):
             anyio.run(starting.all_there, tmp_path, 60_000_000_000)
     monkeypatch.setattr(notes, "read_bounded", real)
     anyio.run(starting.all_there, tmp_path, 60_000_000_000)

@@ -82,7 +82,7 @@ class DockerEngine:
         try:
             return json.loads(data) if data else None
         except ValueError as error:
-            raise Unavailable(f"the Docker engine answered {path} with something that is no JSON") from error
+            raise Unavailable(f"the Docker engine answered {path} with something that is not JSON") from error
 
     async def pull(self, image: str) -> None:
         """Fetch an image. Cancelling stops it.
@@ -124,7 +124,7 @@ class DockerEngine:
                 try:
                     event = json.loads(line)
                 except ValueError as error:
-                    raise Unavailable("the Docker engine tells of events in something that is no JSON") from error
+                    raise Unavailable("the Docker engine tells of events in something that is not JSON") from error
                 if isinstance(event, Mapping):
                     yield event
         raise Unavailable("the Docker engine tells of no more events")

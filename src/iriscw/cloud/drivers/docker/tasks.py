@@ -265,7 +265,7 @@ class DockerTasks:
         try:
             return pod_of_container(found)
         except (ValueError, AttributeError) as error:
-            raise Unavailable(f"the Docker engine shows the container {name} in no way that is known") from error
+            raise Unavailable(f"the Docker engine shows the container {name} in a form that is not known") from error
 
     async def watch(self) -> AsyncIterator[WatchEvent]:
         """Yield what there is of this worker's, its earlier incarnations' among them, then every change.
@@ -306,7 +306,7 @@ class DockerTasks:
             Forbidden, Unavailable: nobody knows.
         """
         found = await self._engine.call("GET", "/containers/json", query=query)
-        unknown = "the Docker engine lists containers in no way that is known"
+        unknown = "the Docker engine lists containers in a form that is not known"
         if not isinstance(found, list):
             raise Unavailable(unknown)
         try:

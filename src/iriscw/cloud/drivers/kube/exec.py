@@ -304,7 +304,7 @@ def exit_code_of(data: bytes) -> int:
     except (ValueError, RecursionError):
         status = None
     if not isinstance(status, dict):
-        raise Unavailable("a command's end was told in something that is no Status")
+        raise Unavailable("a command's end was told in something that is not a Status")
     if status.get("status") == "Success":
         return 0
     details = status.get("details")

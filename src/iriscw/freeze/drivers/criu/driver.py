@@ -467,7 +467,7 @@ def _lent() -> ControllingTerminal:
     terminal = lendable()
     if terminal is None:
         raise UnsafeRequest(
-            "a tree with a terminal comes back in that of whoever thaws it: standard input is none of this session, or "
+            "a tree with a terminal comes back in that of whoever thaws it: standard input is not of this session, or "
             "it is not in the foreground"
         )
     return terminal
