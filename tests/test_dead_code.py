@@ -22,7 +22,6 @@ ALIVE = {
     "iriscw.freeze.verdicts.VERDICTS": "tests make the tables of docs/freezing.md of it",
     "iriscw.rpc.buffer.MessageBuffer.eof": "grpclib calls it",
     "iriscw.rpc.buffer.MessageBuffer.unacked_size": "grpclib calls it",
-    "iriscw.testing.contexts.FakeContext": "for tests of decisions, ours and users'",
     "iriscw.worker.runtimes.inline.InlineRuntime": "for tests: the task runtime without processes",
 }
 """Names that the product itself does not use, and who does."""
