@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from iriscw.agent.errors import UnsafeSocketFolder
 from iriscw.agent.local import ThawFailed
 from iriscw.cli import outcome
 from iriscw.cli.outcome import (
@@ -21,6 +22,7 @@ from iriscw.cli.outcome import (
     run_async,
 )
 from iriscw.client.errors import JobFailed, NoController, ResultDamaged
+from iriscw.cloud.drivers.local.folder import WorkdirLocked
 from iriscw.errors import InvalidArgument, JournalUnavailable
 from iriscw.rpc.errors import RpcUnavailable
 
@@ -66,6 +68,14 @@ def test_one_line_with_the_way_out(capsys):
         "iriscw: RpcUnavailable: no connection; is the controller running? `iriscw up` starts one here; "
         "one that had a --workdir needs the same\n"
     )
+
+
+def test_a_way_out_says_what_the_error_does_not(capsys):
+    """A folder that others can read is named with the command that mends it; who has a folder is said once."""
+    report(UnsafeSocketFolder("/x is not a folder of mode 0700 that belongs to user 0"), verbose=False)
+    assert "; `chmod 700` it, or name a socket" in capsys.readouterr().err
+    report(WorkdirLocked("another controller uses /x"), verbose=False)
+    assert capsys.readouterr().err.count("another controller uses") == 1
 
 
 def test_a_tasks_traceback_is_shown(capsys):

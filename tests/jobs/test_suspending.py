@@ -499,7 +499,7 @@ def test_a_reason_does_not_repeat_the_phase():
     bench.sim.advance(1)
     told.append(bench.row.suspension.reason)
     waits = "waits for a worker with room on node"
-    assert told[:-1] == ["its worker is told that it will be frozen", "", "", waits, ""]
+    assert told[:-1] == ["its worker prepares it", "", "", waits, ""]
     assert told[-1].startswith("try 1 of 3 did not bring it back: ")
 
 

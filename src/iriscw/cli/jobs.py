@@ -127,7 +127,7 @@ def logs(
     """Show what a job's tasks have written; JOB is an id, or the name of the latest such job.
 
     Standard error says where the log of another attempt begins, and what is no longer kept: of each attempt the last
-    64 MiB are. With -f the exit code is 0 however the job ended: `iriscw wait JOB` gives the job's own.
+    48 to 64 MiB are. With -f the exit code is 0 however the job ended: `iriscw wait JOB` gives the job's own.
     """
 
     async def written(client: Client) -> None:

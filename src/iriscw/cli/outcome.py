@@ -130,6 +130,7 @@ _WAYS_OUT: Final = {
     "NoAccess": "say --kubeconfig FILE, or set KUBECONFIG",
     "NoStoreCredentials": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; for gs:// "
     "GOOGLE_APPLICATION_CREDENTIALS",
+    "UnsafeSocketFolder": "`chmod 700` it, or name a socket in a folder of its own: --socket",
     "WorkdirLocked": "stop it, or choose another --workdir",
     "JournalLocked": "another controller uses this journal; stop it first",
 }

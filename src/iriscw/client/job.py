@@ -215,7 +215,7 @@ class Job:
         """Iterate over the lines that the job's tasks have written.
 
         Lines of one attempt come in their order, those of different tasks as they arrive. A reader that stops early
-        frees the stream at once by closing the iterator (``contextlib.aclosing``). Of each attempt the last 64 MiB are
+        frees the stream at once by closing the iterator (``contextlib.aclosing``). Of each attempt the last 48 MiB are
         kept; what is no longer is a warning of the logger ``iriscw.client``. Who follows is given what stands without a
         line feed for a second, and what comes of it afterwards as further pieces (``LogLine.ended``).
 

@@ -95,7 +95,7 @@ def play(view: View, options: Options) -> None:
     with contextlib.closing(FirstController.start(options.fleet)) as first, _warnings_told(view):
         run_async(_play_on, first, view, options, checks)
     run_async(_nothing_left, first.folder, checks)
-    view.say(f"{time.monotonic() - began_s:.1f} s in all")
+    view.say(f"{time.monotonic() - began_s:.1f} s for the first act")
     if checks.failed:
         raise CheckFailed("; ".join(f"not so: {claim}" for claim in checks.failed))
 
@@ -252,7 +252,8 @@ def _latest(task: TaskStatus) -> int:
 
 async def _compare(parts: list[Index], options: Options, view: View, checks: Checks) -> None:
     merged = merge(parts)
-    view.say(f"merged: {summary(merged)}")
+    for line in summary(merged):
+        view.say(line)
     paths = await anyio.to_thread.run_sync(sources, options.root)
     view.say(f"the same {len(paths)} files, indexed in this process ...")
     direct: Index = {}

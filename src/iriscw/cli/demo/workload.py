@@ -109,8 +109,8 @@ def merge(shares: Iterable[Index]) -> Index:
     return whole
 
 
-def summary(index: Mapping[str, Facts]) -> str:
-    """Say in one line what was found."""
+def summary(index: Mapping[str, Facts]) -> tuple[str, str]:
+    """Say in two lines, of less than 100 characters each, what was found."""
     lines, tokens = sum(each[0] for each in index.values()), sum(each[1] for each in index.values())
     uses: dict[str, int] = {}
     for _, _, modules, _ in index.values():
@@ -118,4 +118,5 @@ def summary(index: Mapping[str, Facts]) -> str:
             uses[module] = uses.get(module, 0) + 1
     top = ", ".join(sorted(uses, key=lambda module: (-uses[module], module))[:5])
     digest = hashlib.sha256("".join(index[name][3] for name in sorted(index)).encode()).hexdigest()[:16]
-    return f"{len(index)} files, {lines} lines, {tokens} tokens; most imported: {top}; SHA-256 of all {digest}"
+    merged = f"merged: {len(index)} files, {lines} lines, {tokens} tokens; SHA-256 of all {digest}"
+    return merged, f"most imported: {top}"

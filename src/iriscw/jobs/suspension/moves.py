@@ -186,7 +186,7 @@ def _sentence(move: Move) -> str:
         case Stage.RUNS:
             return move.reason
         case Stage.ASKED:
-            return "its worker is told that it will be frozen"
+            return "its worker prepares it"
         case Stage.FREEZING if move.away:
             return f"{move.reason}; nobody has said yet what became of its freeze"
         case Stage.FROZEN:
