@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from iriscw.checkpoint.drivers.built_in import DISK, RAM
 from iriscw.errors import NoSuchActor
 from iriscw.jobs.model import RunOrder, Suspension
 from iriscw.jobs.suspension.messages import ResumeTask, SuspendTask
@@ -88,7 +89,7 @@ class Moving:
         world.fired(SUSPENDS, f"job/{order.job_id}")
         self._numbers += 1
         key = f"suspend-{self._numbers}"
-        tier, force = "disk" if pick & 8 else "ram", bool(pick & 16)
+        tier, force = DISK if pick & 8 else RAM, bool(pick & 16)
 
         def answered(value: Any) -> None:
             world.move_checks.promised(key, value, gang=order.spec.group_by is not None)

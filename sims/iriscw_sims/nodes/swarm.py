@@ -10,6 +10,7 @@ from random import Random
 
 import attrs
 
+from iriscw.checkpoint.drivers.built_in import DISK, RAM
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.nodes.contract import chances
 from iriscw_sims.swarm import Fault
@@ -84,7 +85,7 @@ LATER_RATES: tuple[str, ...] = (
 
 
 ORDERS: tuple[str, ...] = ("freeze", "thaw", "remove", "list")
-TIERS: tuple[str, ...] = ("ram", "disk")
+TIERS: tuple[str, ...] = (RAM, DISK)
 MOST_MIB = 1 << 30
 MOST_PROCESSES = 1024
 """Of one workload: as many as a tree may have."""
@@ -96,9 +97,9 @@ class MachinePlan:
 
     memory_mib: int = 65_536
     ram_mib: int = 16_384
-    """The budget of its tier "ram"."""
+    """The budget of its tier in memory."""
     disk_mib: int = 65_536
-    """The budget of its tier "disk"."""
+    """The budget of its tier on disk."""
     agent_mib: int = 0
     """What the control group of the agent may use."""
     workloads_mib: int = 0
@@ -135,7 +136,7 @@ class OrderPlan:
     at: int
     kind: str
     workload: int
-    tier: str = "ram"
+    tier: str = RAM
     leave_running: bool = False
     force: bool = False
     connections: bool = True
@@ -255,7 +256,7 @@ def _order(rng: Random, workloads: int, safety: int) -> OrderPlan:
         at=rng.randrange(safety),
         kind=rng.choice(("freeze", "freeze", "freeze", "thaw", "thaw", "thaw", "remove", "list")),
         workload=rng.randrange(workloads),
-        tier=rng.choice(("ram", "disk")),
+        tier=rng.choice(TIERS),
         leave_running=rng.random() < 0.25,
         force=rng.random() < 0.2,
         connections=rng.random() < 0.8,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from iriscw.checkpoint.drivers.built_in import DISK, RAM
 from iriscw.freeze.model import FreezePhase, Gpu, Outcome, ThawPhase
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
@@ -134,8 +135,8 @@ class NodesWorld(Stage):
             group_bytes=plan.workloads_mib * MIB or None,
             userfaultfd=plan.userfaultfd,
             shelves={
-                "ram": Shelf("ram", plan.ram_mib * MIB, volatile=True),
-                "disk": Shelf("disk", plan.disk_mib * MIB, volatile=False, capacity_bytes=2 * plan.disk_mib * MIB),
+                RAM: Shelf(RAM, plan.ram_mib * MIB, volatile=True),
+                DISK: Shelf(DISK, plan.disk_mib * MIB, volatile=False, capacity_bytes=2 * plan.disk_mib * MIB),
             },
         )
         checks.machine, luck.checks = machine, checks
