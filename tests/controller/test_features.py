@@ -64,6 +64,9 @@ class Guest(Parts):
         self.done.append("sampled")
         raise ActorStopped("not now")
 
+    def statistics(self):
+        return {"guests_seen": 7}
+
     def figures(self):
         yield gauge("iriscw_guests", "Guests.", 7)
 
@@ -122,6 +125,7 @@ async def test_a_controller_has_all_that_a_feature_offers(tmp_path: Path) -> Non
         assert (await get(world, "/guest"))[1] == b"hello\n"
         _, body = await get(world, "/metrics", world.controller.admin_token.reveal())
         assert b"\niriscw_guests 7.0\n" in body
+        assert world.controller.statistics().guests == {"guest": {"guests_seen": 7}}
         await world.submit()
         await until(lambda: any(isinstance(each, JobChanged) for each in guest.events))
 
