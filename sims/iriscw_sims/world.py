@@ -16,16 +16,6 @@ from typing import Any
 
 import attrs
 
-from iriscw.cloud.effects import (
-    CreateNodePool,
-    CreatePod,
-    DeleteNodePool,
-    DeletePod,
-    ListNodePools,
-    ListPods,
-    WatchNodePools,
-    WatchPods,
-)
 from iriscw.cloud.model import (
     LABEL_CLUSTER,
     LABEL_GROUP,
@@ -34,16 +24,10 @@ from iriscw.cloud.model import (
     LABEL_SLICE,
     ROLE_CONTROLLER,
 )
-from iriscw.fleet.actor import FLEET_CAPACITY, fleet_behavior
 from iriscw.fleet.experience import CHURN_WINDOW
-from iriscw.fleet.model import FleetConfig, GroupConfig
-from iriscw.fleet.policy import Policy, default_policy
-from iriscw.jobs.actor import JobsConfig, jobs_child
-from iriscw.jobs.model import AwaitLogs, WorkerStream
-from iriscw.jobs.registry import RegistryLimits
-from iriscw.jobs.settings import JobSettings
-from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, FrozenAttempt, ThawAttempt, ThawedAttempt
-from iriscw.runtime.behavior import Behavior, ChildSpec, Strategy, Supervision
+from iriscw.fleet.model import GroupConfig
+from iriscw.fleet.policy import Policy
+from iriscw.runtime.behavior import Behavior, Strategy, Supervision
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing import checks
@@ -51,6 +35,7 @@ from iriscw.testing.checks import InvariantBroken
 from iriscw.testing.features import SimulatedFeature
 from iriscw.testing.simulation import Livelock, SimOperation, SimSystem, Simulation
 from iriscw_sims import fleet_checks, job_checks
+from iriscw_sims.builtin import SimulatedFleet, SimulatedJobs
 from iriscw_sims.cloud import Cloud
 from iriscw_sims.disks import WatchedDisk
 from iriscw_sims.faults import strike
@@ -141,7 +126,6 @@ class World(Stage):
         features: Sequence[SimulatedFeature] = (),
     ) -> None:
         self.pace = pace
-        self.features = features
         self.policy = Asked(policy) if policy is not None else None
         if plan is not None:
             check_plan(plan)
@@ -176,6 +160,7 @@ class World(Stage):
         self.freezing = Freezing(self)
         self.moving = Moving(self)
         self.restarts = Restarts(self)
+        self.features = (SimulatedFleet(self), SimulatedJobs(self), *features)
         self.system = SimSystem(
             self._root(),
             simulation=self.simulation,
@@ -196,32 +181,8 @@ class World(Stage):
         self.simulation.call_after(HISTORY, self._forget, 0)
 
     def _root(self) -> Behavior:
-        nobody: Any = None
-        calls = (CreateNodePool, DeleteNodePool, ListNodePools, CreatePod, DeletePod, ListPods)
-        config = FleetConfig(CLUSTER, self.plan.groups, takeover_delay=self.plan.takeover_delay)
-        fleet = fleet_behavior(
-            config,
-            policy=self.policy or default_policy,
-            effects=dict.fromkeys(calls, nobody),
-            sessions=dict.fromkeys((WatchNodePools, WatchPods), nobody),
-        )
-        limits = RegistryLimits(finished=self.pace.finished_jobs)
-        settings = JobSettings(
-            lease_grace_ns=self.pace.lease_grace,
-            logs_bound_ns=self.pace.logs_bound,
-            suspend_limit_ns=self.pace.suspend_limit,
-        )
         return Behavior(
-            children=(
-                ChildSpec("fleet", fleet, capacity=FLEET_CAPACITY),
-                jobs_child(
-                    _Nobody(),
-                    _Nobody(),
-                    JobsConfig(limits=limits, settings=settings),
-                    _Nobody(),
-                ),
-                *(child for feature in self.features for child in feature.children()),
-            ),
+            children=tuple(child for feature in self.features for child in feature.children()),
             supervision=Supervision(strategy=Strategy.REST_FOR_ONE, restarts=50),
             name="root",
         )
@@ -261,19 +222,8 @@ class World(Stage):
 
     def perform(self, operation: SimOperation) -> None:
         """Carry out what actors ask of the outside."""
-        if any(feature.perform(operation) for feature in self.features):
-            return
-        match operation.effect:
-            case WatchNodePools() | WatchPods():
-                self.cloud.watch(operation)
-            case WorkerStream():
-                self.network.open(operation)
-            case AwaitLogs():
-                self.workers.logs.wait(operation)
-            case FreezeAttempt() | ThawAttempt() | DropCheckpoint():
-                self.freezing.perform(operation)
-            case _:
-                self.cloud.request(operation)
+        if not any(feature.perform(operation) for feature in self.features):
+            raise AssertionError(f"nobody carries out {operation.effect!r}")
 
     def crash(self, down_s: int, *, keep: int | None = None) -> bool:
         """Kill the controller, and have it start again after ``down_s`` seconds; False if it is down.
@@ -500,25 +450,3 @@ class World(Stage):
             f"seed {self.seed}: {broken}\n\nfaults that fired:\n{fired}\n\nfailures of actors:\n{failures}\n\n"
             f"{self.simulation.report()}\n\nrepeat it: iriscw sim replay {self.seed}\n"
         )
-
-
-class _Nobody:
-    """Stands where a real assembly has doors, a log store and agents: the simulation carries their work out itself."""
-
-    async def serve(self, session: WorkerStream, port: object) -> None:
-        """Never called."""
-
-    async def await_logs(self, effect: AwaitLogs) -> int:
-        """Never called."""
-        raise NotImplementedError
-
-    async def freeze(self, effect: FreezeAttempt) -> FrozenAttempt:
-        """Never called."""
-        raise NotImplementedError
-
-    async def thaw(self, effect: ThawAttempt) -> ThawedAttempt:
-        """Never called."""
-        raise NotImplementedError
-
-    async def drop(self, effect: DropCheckpoint) -> None:
-        """Never called."""

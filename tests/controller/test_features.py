@@ -1,5 +1,6 @@
 """The loop over features: what each adds, how they find each other, and what one that fails may cost."""
 
+import ast
 from pathlib import Path
 
 import anyio
@@ -7,15 +8,17 @@ import pytest
 from controller_world import CONFIG, Drivers, World, get, until
 
 from iriscw.config.load import build_config
+from iriscw.controller import assembly
 from iriscw.controller.assembly import Controller
 from iriscw.controller.doors.figures import gauge
 from iriscw.controller.feature import Feature, FeatureContext, Parts
-from iriscw.controller.features import opening
+from iriscw.controller.features import commands, fleet, inspection, jobs, nodes, opening
 from iriscw.controller.features.opening import OpenFeatures
 from iriscw.errors import ActorStopped, InvalidArgument
 from iriscw.jobs.messages import JobChanged
+from iriscw.journal.records import record
 from iriscw.rpc.http1 import HttpResponse, Route
-from iriscw.runtime import Behavior, ChildSpec, Reply
+from iriscw.runtime import Behavior, ChildSpec, Decision, Reply
 from iriscw.runtime.vocabulary import message
 
 
@@ -61,6 +64,9 @@ class Guest(Parts):
         self.done.append("sampled")
         raise ActorStopped("not now")
 
+    def statistics(self):
+        return {"guests_seen": 7}
+
     def figures(self):
         yield gauge("iriscw_guests", "Guests.", 7)
 
@@ -68,13 +74,43 @@ class Guest(Parts):
         self.events.append(event)
 
 
+@record("test_features.poked")
+@message
+class Poked:
+    """What a durable actor was told last."""
+
+    count: int
+
+
+def _counted(count):
+    return Decision(records=(Poked(count),), commands=(Reply(count),))
+
+
+class Keeping(Parts):
+    """Has a durable actor, which counts."""
+
+    def __init__(self, context: FeatureContext) -> None:
+        pass
+
+    def children(self):
+        behavior = Behavior(
+            initial=list,
+            on={Poke: lambda state, _message, _ctx: _counted(len(state) + 1)},
+            evolve=lambda state, record: state.append(record.count),
+            compact=lambda state: map(Poked, state),
+        )
+        return (ChildSpec("keeping", behavior),)
+
+
 class Hosting(World):
-    """A controller with a guest."""
+    """A controller with guests."""
+
+    guests: tuple[type[Parts], ...] = (Guest,)
 
     async def __aenter__(self):
-        drivers, guest = Drivers(self.cloud), Feature(name="guest", open=Guest)
-        config = build_config(CONFIG)
-        self.controller = Controller(config, state_dir=self.state, drivers=drivers, features=[guest])
+        features = [Feature(name=each.__name__.lower(), open=each) for each in self.guests]
+        drivers, config = Drivers(self.cloud), build_config(CONFIG)
+        self.controller = Controller(config, state_dir=self.state, drivers=drivers, features=features)
         await self._stack.enter_async_context(self.controller)
         self.client = await self._stack.enter_async_context(self.channel(self.controller.admin_token))
         return self
@@ -89,6 +125,7 @@ async def test_a_controller_has_all_that_a_feature_offers(tmp_path: Path) -> Non
         assert (await get(world, "/guest"))[1] == b"hello\n"
         _, body = await get(world, "/metrics", world.controller.admin_token.reveal())
         assert b"\niriscw_guests 7.0\n" in body
+        assert world.controller.statistics().guests == {"guest": {"guests_seen": 7}}
         await world.submit()
         await until(lambda: any(isinstance(each, JobChanged) for each in guest.events))
 
@@ -104,6 +141,18 @@ async def test_a_guest_that_fails_ends_no_controller(tmp_path: Path) -> None:
         with pytest.raises(ActorStopped):
             await access.ask("/guest", Poke())
         assert (await world.submit()).created
+
+
+async def test_a_feature_that_is_away_for_a_while_finds_its_records(tmp_path: Path) -> None:
+    """A controller without the package starts all the same, and leaves what it does not know as it is."""
+    world = Hosting(tmp_path / "state")
+    counted = []
+    for guests in ((Keeping,), (), (Keeping, Guest)):
+        world.guests = guests
+        await world.restart()
+        counted += [await world.controller.system.ask("/keeping", Poke()) for _ in guests[:1]]
+    await world.__aexit__()
+    assert counted == [1, 2]
 
 
 def opened(*guests: type[Parts], names: tuple[str, ...] = ("a", "b")) -> OpenFeatures:
@@ -174,3 +223,29 @@ async def test_a_feature_that_cannot_be_sampled_delays_no_other(monkeypatch) -> 
         await until(lambda: features.parts["b"].samples > 1)
         tasks.cancel_scope.cancel()
     assert features.parts["a"].done.count("sampled") > 1
+
+
+def ours(module):
+    """Return the modules of ours that a module of the controller imports."""
+    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+    return [
+        node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("iriscw.")
+    ]
+
+
+def test_the_assembly_knows_the_list_and_no_feature() -> None:
+    """It names no actor, no service and no figure of any feature; what it takes as arguments it has to name."""
+    arguments = {"iriscw.cloud.drivers.loading", "iriscw.fleet.policy", "iriscw.jobs.registry"}
+    shared = {f"iriscw.controller.doors.{name}" for name in ("access", "figures", "http", "overview", "streams")}
+    parts = ("iriscw.cloud", "iriscw.fleet", "iriscw.jobs", "iriscw.nodes", "iriscw.inspection")
+    named = {each for each in ours(assembly) if each.startswith((*parts, "iriscw.controller.doors"))}
+    assert named == arguments | shared
+    assert len(ours(assembly)) < 30
+
+
+@pytest.mark.parametrize("feature", [fleet, jobs, nodes, commands, inspection])
+def test_features_do_not_know_each_other(feature) -> None:
+    """What one needs of another is a port: none imports another's module."""
+    assert not [each for each in ours(feature) if each.startswith("iriscw.controller.features")]

@@ -131,7 +131,10 @@ class Parts:
         return ()
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return figures for programs: fields of ``ControllerStatistics``."""
+        """Return figures for programs: what ``ControllerStatistics.guests`` has by the feature's name.
+
+        Of one that is built in they are fields of ``ControllerStatistics`` itself.
+        """
         return {}
 
     def notice(self, event: Any) -> None:

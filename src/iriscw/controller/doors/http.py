@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from prometheus_client import CollectorRegistry, generate_latest
@@ -74,6 +74,8 @@ class ControllerStatistics:
     """Hellos of node agents that were refused, since the start."""
     orders_open: int | None = None
     """Orders to node agents that have not ended."""
+    guests: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    """Of features that are not built in, by name."""
     token_reviews: Mapping[str, int] | None = None
     """Tokens of agents' pods by what became of them, since the start; None where there are none."""
 

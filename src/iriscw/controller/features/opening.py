@@ -93,8 +93,10 @@ class OpenFeatures:
             yield from parts.figures()
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return figures for programs."""
-        return {name: value for parts in self.parts.values() for name, value in parts.statistics().items()}
+        """Return figures for programs: fields of ``ControllerStatistics``, and ``guests`` for those it has none for."""
+        found = {name: parts.statistics() for name, parts in self.parts.items()}
+        guests = {name: found.pop(name) for name in self._guests}
+        return {"guests": guests, **{name: value for each in found.values() for name, value in each.items()}}
 
     def notice(self, event: Any) -> None:
         """Pass on what an actor published."""
