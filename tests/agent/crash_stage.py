@@ -25,7 +25,7 @@ from frozen_states import after
 from stand_in import GIB, StandIn
 
 from iriscw.agent.client import AgentCaller
-from iriscw.cli.freezing import STEPS
+from iriscw.cli.freeze_shown import STEPS
 from iriscw.errors import IriscwError
 from iriscw.freeze.drivers.identities import identify_task
 from iriscw.freeze.drivers.processes.reading import with_all_below

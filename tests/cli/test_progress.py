@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from iriscw.cli import freezing
-from iriscw.cli.freezing import Done, progress
+from iriscw.cli import at_here
+from iriscw.cli.freeze_shown import Done, progress
 
 DONE = Done("ck-1", "frozen", 7, 2, "ram", 10_000_000, 0.5, {})
 
@@ -62,8 +62,8 @@ def test_the_result_stands_below_the_steps(terminal, monkeypatch):
         return DONE, None
 
     screen = terminal()
-    monkeypatch.setattr(freezing, "_local", lambda _given: None)
-    monkeypatch.setattr(freezing, "_recover", nothing)
-    freezing._run({}, work, "table")
+    monkeypatch.setattr(at_here, "_local", lambda _given: None)
+    monkeypatch.setattr(at_here, "_recover", nothing)
+    at_here._run({}, work, "table")
     text = screen.getvalue()
     assert text.rindex("ck-1: frozen in 0.50 s") > text.rindex("writes its memory")

@@ -12,7 +12,7 @@ import pytest
 from iriscw.bench import control_plane, freezing as bench_freezing, pools, runtime, simulation, whole
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import Listed
-from iriscw.cli import at_agent, at_controller, attempts, doctor, freezing, measure, output, reference
+from iriscw.cli import at_agent, at_controller, at_here, attempts, doctor, measure, output, reference
 from iriscw.cli.app import app
 from iriscw.cli.output import show, table
 from iriscw.client.model import (
@@ -303,7 +303,7 @@ def test_nodes_say_in_a_word_that_something_is_missing(iriscw, cluster, monkeypa
 def test_checkpoints_of_this_machine_fit(capsys, monkeypatch):
     """Those of the commands, and those that an agent tells."""
     monkeypatch.setattr(output, "terminal_columns", lambda: COLUMNS)
-    show([Listed("ck-20261126-234501-7b830e8d31187a62", "disk", 83 << 30, None, SENTENCE)], "table", freezing._COLUMNS)
+    show([Listed("ck-20261126-234501-7b830e8d31187a62", "disk", 83 << 30, None, SENTENCE)], "table", at_here._COLUMNS)
     view = v1.CheckpointView(
         checkpoint_id="ck-20261126-234501-7b830e8d31187a62",
         tier="path:/mnt/checkpoints/team-a/experiments/of-this-week",

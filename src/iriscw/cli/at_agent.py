@@ -6,16 +6,18 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import click
 
-from iriscw.cli.freezing import STEPS, Done, Shown, decimal_size, progress, tell
+from iriscw.cli.at_here import OF_A_CLUSTER
+from iriscw.cli.freeze_shown import Done, Listing, decimal_size, follow, progress, refuse_options, show_listing, tell
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async
-from iriscw.cli.output import age, cell, emit, show, to_json, to_yaml
+from iriscw.cli.output import age, cell
 from iriscw.cli.tier_options import PLACE_OPTIONS
 
 if TYPE_CHECKING:
@@ -28,41 +30,39 @@ if TYPE_CHECKING:
 SECOND = 1_000_000_000
 
 
-def refuse_local_options(given: dict[str, Any]) -> None:
-    """Refuse options that are the agent's own: it was told when it was started, and no caller tells it.
+@attrs.frozen
+class AtAgent:
+    """See :class:`~iriscw.cli.freeze_shown.Backend`: the agent that listens at ``socket``."""
 
-    Raises:
-        click.UsageError: one of them was given.
-    """
-    named = [f"--{name.replace('_', '-')}" for name in PLACE_OPTIONS if given.get(name) is not None]
-    if named:
-        raise click.UsageError(f"{', '.join(named)}: with --agent the agent says it")
+    socket: Path
 
+    def refuse(self, given: Mapping[str, Any]) -> None:
+        """Refuse what is of a cluster, and what is the agent's own."""
+        refuse_options(given, OF_A_CLUSTER, "of a cluster only: name a JOB, or say --cluster")
+        refuse_options(given, PLACE_OPTIONS, "with --agent the agent says it")
 
-def checkpoint(socket: Path, plan: FreezePlan, form: str) -> None:
-    """Have a tree frozen."""
-    _run(socket, lambda agent: agent.freeze(plan), form)
+    def checkpoint(self, plan: FreezePlan, form: str) -> None:
+        """Have a tree frozen."""
+        _run(self.socket, lambda agent: agent.freeze(plan), form)
 
+    def restore(self, plan: ThawPlan, form: str) -> int:
+        """Have a tree brought back."""
+        _run(self.socket, lambda agent: agent.thaw(plan), form)
+        return 0
 
-def restore(socket: Path, plan: ThawPlan, form: str) -> None:
-    """Have a tree brought back."""
-    _run(socket, lambda agent: agent.thaw(plan), form)
+    def checkpoints(self, asked: Listing, form: str) -> None:
+        """List what the agent keeps."""
+        if asked.released is not None:
+            raise click.UsageError("--release: not by an agent, which releases what it knows; end it first")
 
+        async def work(agent: AgentCaller) -> list[v1.CheckpointView]:
+            for checkpoint in asked.removed:
+                await agent.remove(checkpoint)
+                sys.stderr.write(f"iriscw: removed {checkpoint}\n")
+            return await agent.checkpoints(asked.labels)
 
-def checkpoints(socket: Path, labels: tuple[tuple[str, str], ...], removed: tuple[str, ...], form: str) -> None:
-    """List what the agent keeps."""
-
-    async def work(agent: AgentCaller) -> list[v1.CheckpointView]:
-        for checkpoint in removed:
-            await agent.remove(checkpoint)
-            sys.stderr.write(f"iriscw: removed {checkpoint}\n")
-        return await agent.checkpoints(labels)
-
-    found = run_async(_at, socket, work)
-    if form == "table":
-        show(found, form, _COLUMNS)
-    else:
-        emit((to_json if form == "json" else to_yaml)([json.loads(each.document_json) for each in found]))
+        found: list[v1.CheckpointView] = run_async(_at, self.socket, work)
+        show_listing(found, form, _COLUMNS, lambda each: json.loads(each.document_json))
 
 
 _COLUMNS: dict[str, Callable[[v1.CheckpointView], object]] = {
@@ -86,11 +86,11 @@ def _run(socket: Path, begin: Callable[[AgentCaller], AsyncGenerator[View, None]
         seen: list[View] = []
         interrupted = None
         with progress() as shown:
-            show_view = _shower(shown)
+            show_steps = follow(shown)
 
             def see(view: View) -> None:
                 seen[:] = [view]
-                show_view(view)
+                show_steps([step.phase for step in view.steps], view.done_bytes, view.total_bytes)
 
             try:
                 await agent.run(begin(agent), see)
@@ -124,20 +124,6 @@ def _named(socket: Path) -> Iterator[None]:
         raise AgentUnreachable(
             f"no agent answers at {socket} ({why(error)}); `iriscw agent serve` starts one, which takes up what ran"
         ) from error
-
-
-def _shower(shown: Shown) -> Callable[[View], None]:
-    known = 0
-
-    def see(view: View) -> None:
-        nonlocal known
-        for step in view.steps[known:]:
-            shown.step(STEPS.get(step.phase, step.phase))
-        known = len(view.steps)
-        if view.done_bytes or view.total_bytes:
-            shown.bytes_done(view.done_bytes, view.total_bytes)
-
-    return see
 
 
 def _done(view: View) -> Done | IriscwError:

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import click
 
-from iriscw.cli.freezing import STEPS, Done, Shown, decimal_size, finish, progress
+from iriscw.cli.connection import job_named
+from iriscw.cli.freeze_shown import (
+    Done,
+    Listing,
+    Shown,
+    decimal_size,
+    finish,
+    follow,
+    progress,
+    refuse_options,
+    show_listing,
+)
 from iriscw.cli.interrupts import as_interrupts
-from iriscw.cli.output import age, cell, emit, show, to_json, to_yaml, visible
+from iriscw.cli.output import age, cell, emit, to_json, to_yaml, visible
 from iriscw.cli.tier_options import PLACE_OPTIONS
 from iriscw.jobs.model import Suspension
 
@@ -20,42 +32,62 @@ if TYPE_CHECKING:
     from iriscw.client.client import Client
     from iriscw.client.model import OrderStatus, TaskSuspension
     from iriscw.client.nodes import Checkpoint
+    from iriscw.freeze.model import FreezePlan, ThawPlan
 
 LOCAL_ONLY = (*PLACE_OPTIONS, "agent")
 """What is said of this machine, and means nothing to a cluster's."""
 
 
-def refuse_local_options(given: dict[str, Any], *more: str) -> None:
-    """Refuse options that only mean something on this machine.
-
-    Raises:
-        click.UsageError: one of them was given.
-    """
-    named = [f"--{name.replace('_', '-')}" for name in (*LOCAL_ONLY, *more) if given.get(name)]
-    if named:
-        raise click.UsageError(f"{', '.join(named)}: of this machine only, and the cluster's agents do it")
+NOT_ASKED = (
+    *("hook_exec", "hook_url", "hook_dir", "shell_job", "tcp_close"),
+    *("gpus", "lazy", "pids", "clone", "verify_exec", "verify_url"),
+)
+"""What a cluster's agents are not told."""
 
 
-def refuse_cluster_options(given: dict[str, Any]) -> None:
-    """Refuse options that say where a controller is, where none is asked.
+@attrs.frozen
+class AtController:
+    """See :class:`~iriscw.cli.freeze_shown.Backend`. ``given``: the options; ``job``: whose task is to be frozen."""
 
-    Raises:
-        click.UsageError: one of them was given.
-    """
-    named = [f"--{name.replace('_', '-')}" for name in ("address", "token_file", "node", "task") if given.get(name)]
-    if named:
-        raise click.UsageError(f"{', '.join(named)}: of a cluster only: name a JOB, or say --cluster")
+    given: dict[str, Any]
+    job: str | None = None
+
+    def refuse(self, given: Mapping[str, Any]) -> None:
+        """Refuse what is of this machine, and what a task cannot be asked."""
+        refuse_options(given, (*LOCAL_ONLY, *NOT_ASKED), "of this machine only, and the cluster's agents do it")
+        if self.job is not None and not given["leave_running"] and given["tcp_established"]:
+            raise click.UsageError("--tcp-established: a task that is suspended gives its connections up")
+
+    def checkpoint(self, plan: FreezePlan, form: str) -> None:
+        """Have a task of a job frozen: suspended, or copied."""
+        assert self.job is not None
+        with job_named(self.job):
+            if plan.leave_running:
+                _copy(self.job, plan, self.given, form)
+            else:
+                _suspend(self.job, plan.labels, self.given, form)
+
+    def restore(self, plan: ThawPlan, form: str) -> int:
+        """Have a checkpoint brought back on its node."""
+        node = self.given["node"] or ""
+
+        async def work(client: Client, shown: Shown) -> OrderStatus:
+            return await client.restore(plan.artifact, node=node, force=plan.force, seen=_follow(shown))
+
+        _run(self.given, work, form)
+        return 0
+
+    def checkpoints(self, asked: Listing, form: str) -> None:
+        """List the checkpoints of all nodes."""
+        if asked.released is not None:
+            raise click.UsageError("--release: of this machine only, and the cluster's agents do it")
+        _list(asked, self.given, form)
 
 
-def checkpoint(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, Any], form: str) -> None:
-    """Have a task of a job frozen: suspended, or copied."""
-    if not given["leave_running"]:
-        _suspend(job, labels, given, form)
-        return
-
+def _copy(job: str, plan: FreezePlan, given: dict[str, Any], form: str) -> None:
     async def work(client: Client, shown: Shown) -> OrderStatus:
         last: list[OrderStatus] = []
-        see = _shower(shown)
+        see = _follow(shown)
 
         def seen(status: OrderStatus) -> None:
             last[:] = [status]
@@ -64,11 +96,11 @@ def checkpoint(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, A
         await client.checkpoint(
             job,
             task=given["task"] or 0,
-            tier=given["tier"],
+            tier=plan.tier,
             keep_running=True,
-            labels=dict(labels),
-            force=given["force"],
-            tcp_established=given["tcp_established"],
+            labels=dict(plan.labels),
+            force=plan.force,
+            tcp_established=plan.options.tcp_established,
             seen=seen,
         )
         return last[-1]
@@ -141,27 +173,15 @@ def _say_phase(found: TaskSuspension) -> None:
     sys.stderr.flush()
 
 
-def restore(checkpoint_id: str, given: dict[str, Any], form: str) -> None:
-    """Have a checkpoint brought back on its node."""
-
-    async def work(client: Client, shown: Shown) -> OrderStatus:
-        return await client.restore(checkpoint_id, node=given["node"] or "", force=given["force"], seen=_shower(shown))
-
-    _run(given, work, form)
-
-
-def checkpoints(
-    labels: tuple[tuple[str, str], ...], removed: tuple[str, ...], given: dict[str, Any], form: str
-) -> None:
-    """List the checkpoints of all nodes."""
+def _list(asked: Listing, given: dict[str, Any], form: str) -> None:
     from iriscw.cli.connection import with_client
     from iriscw.nodes.errors import CheckpointAmbiguous, CheckpointUnknown
 
     node = given["node"] or ""
 
     async def work(client: Client) -> tuple[list[Checkpoint], list[str]]:
-        there = await client.checkpoints(node=node) if removed else []
-        for checkpoint in removed:
+        there = await client.checkpoints(node=node) if asked.removed else []
+        for checkpoint in asked.removed:
             held = [each for each in there if each.id == checkpoint]
             nodes = sorted({each.node for each in held})
             if not held:
@@ -171,14 +191,10 @@ def checkpoints(
             await held[0].delete()
             sys.stderr.write(f"iriscw: removed {checkpoint}\n")
         unheard = [each.node for each in await client.nodes() if each.state == "UNKNOWN" and node in ("", each.node)]
-        return await client.checkpoints(node=node, labels=dict(labels)), unheard
+        return await client.checkpoints(node=node, labels=dict(asked.labels)), unheard
 
     found, unheard = with_client(given["address"], given["token_file"], work)
-    if form == "table":
-        show(found, form, _COLUMNS)
-    else:
-        rows = [_fields(each) for each in found]
-        emit(to_json(rows) if form == "json" else to_yaml(rows))
+    show_listing(found, form, _COLUMNS, _fields)
     if unheard:
         names = ", ".join(unheard[:8]) + (f" and {len(unheard) - 8} more" if len(unheard) > 8 else "")
         sys.stderr.write(f"iriscw: the agents of {names} are not heard of now: what is there is not known\n")
@@ -225,18 +241,9 @@ def _run(given: dict[str, Any], work: Callable[[Client, Shown], Any], form: str)
     finish(_done(status), form)
 
 
-def _shower(shown: Shown) -> Callable[[OrderStatus], None]:
-    known = 0
-
-    def see(status: OrderStatus) -> None:
-        nonlocal known
-        for phase, _ in status.steps[known:]:
-            shown.step(STEPS.get(phase, phase))
-        known = max(known, len(status.steps))
-        if status.done_bytes or status.total_bytes:
-            shown.bytes_done(status.done_bytes, status.total_bytes)
-
-    return see
+def _follow(shown: Shown) -> Callable[[OrderStatus], None]:
+    see = follow(shown)
+    return lambda status: see([phase for phase, _ in status.steps], status.done_bytes, status.total_bytes)
 
 
 def _done(status: OrderStatus) -> Done:

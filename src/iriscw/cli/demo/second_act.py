@@ -26,7 +26,7 @@ from iriscw.cli.demo.leftovers import files_in, processes_in
 from iriscw.cli.demo.stage import MEMORY, Stage
 from iriscw.cli.demo.story import Checks
 from iriscw.cli.demo.view import View
-from iriscw.cli.freezing import STEPS, Shown, decimal_size
+from iriscw.cli.freeze_shown import STEPS, Shown, decimal_size
 from iriscw.cli.outcome import CheckFailed, run_async
 from iriscw.cli.output import table
 from iriscw.errors import OperationError

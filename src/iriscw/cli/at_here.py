@@ -1,0 +1,278 @@
+"""``checkpoint``, ``restore`` and ``checkpoints`` with no daemon: this command does it itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+
+from iriscw.checkpoint.drivers.loading import named_tier
+from iriscw.cli.freeze_shown import (
+    STEPS,
+    Done,
+    Ended,
+    Listing,
+    Shown,
+    decimal_size,
+    finish,
+    progress,
+    refuse_options,
+    show_listing,
+    tell,
+)
+from iriscw.cli.interrupts import as_interrupts
+from iriscw.cli.outcome import run_async, silence_output
+from iriscw.cli.output import OutputLost, age, cell, plain, visible
+from iriscw.cli.tier_options import budgets_of
+
+if TYPE_CHECKING:
+    from iriscw.agent.local import Local
+    from iriscw.checkpoint.model import Listed
+    from iriscw.errors import IriscwError
+    from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
+    from iriscw.freeze.model import FreezePlan, ThawPlan
+
+T = TypeVar("T")
+
+OF_A_CLUSTER = ("address", "token_file", "node", "task")
+"""What says where a controller is, where none is asked."""
+
+
+@attrs.frozen
+class Here:
+    """See :class:`~iriscw.cli.freeze_shown.Backend`. ``given``: the options of the command."""
+
+    given: Mapping[str, Any]
+
+    def refuse(self, given: Mapping[str, Any]) -> None:
+        """Refuse what is of a cluster."""
+        refuse_options(given, OF_A_CLUSTER, "of a cluster only: name a JOB, or say --cluster")
+
+    def checkpoint(self, plan: FreezePlan, form: str) -> None:
+        """Freeze a tree."""
+        plan = attrs.evolve(plan, tier=named_tier(plan.tier))
+
+        async def freeze(local: Local, shown: Shown) -> Ended:
+            from iriscw.agent.local import new_id
+            from iriscw.freeze.messages import FreezeTree
+
+            root = await local.machine.processes.identify(plan.root.pid)
+            named = attrs.evolve(plan, operation=new_id("ck"), root=root)
+            return await _ended(local, FreezeTree(named), named.operation, shown)
+
+        _run(self.given, freeze, form)
+
+    def restore(self, plan: ThawPlan, form: str) -> int:
+        """Bring a tree back, and stay in front of it if it has a terminal."""
+        return _thaw_here(self.given, plan, form)
+
+    def checkpoints(self, asked: Listing, form: str) -> None:
+        """List what this machine has, and take up what killed commands left."""
+
+        async def listed() -> None:
+            local = _local(self.given)
+            await _recover(local)
+            if asked.released is not None:
+                for operation in await local.release(asked.released):
+                    sys.stderr.write(f"iriscw: operation {operation}, which is lost, uses {asked.released} no more\n")
+            there = await local.machine.tiers.listing()
+            for checkpoint in asked.removed:
+                _check_needed(there, checkpoint)
+                await local.machine.tiers.remove(checkpoint)
+                sys.stderr.write(f"iriscw: removed {checkpoint}\n")
+            found = await local.machine.tiers.listing() if asked.removed else there
+            show_listing([each for each in found if _has(each, asked.labels)], form, _COLUMNS, _fields)
+
+        run_async(listed)
+
+
+def _has(each: Listed, labels: tuple[tuple[str, str], ...]) -> bool:
+    return not labels or (each.manifest is not None and all(pair in each.manifest.labels for pair in labels))
+
+
+def _check_needed(there: Sequence[Listed], checkpoint: str) -> None:
+    """Refuse to remove the state of a suspended task: it would begin anew.
+
+    Raises:
+        CheckpointNeeded: its attempt is still there.
+    """
+    guards = [each.manifest.frozen.guard for each in there if each.artifact == checkpoint and each.manifest]
+    if any(guard and Path(guard).is_dir() for guard in guards):
+        from iriscw.nodes.errors import CheckpointNeeded
+
+        raise CheckpointNeeded(
+            f"{checkpoint} is of a job's task, whose attempt is still here: resume the job (iriscw resume JOB), or "
+            "ask its controller, which knows whether it is needed (iriscw checkpoints --cluster --remove)"
+        )
+
+
+_COLUMNS: dict[str, Callable[[Listed], object]] = {
+    "CHECKPOINT": lambda each: each.artifact,
+    "TIER": lambda each: each.tier,
+    "SIZE": lambda each: decimal_size(each.size_bytes),
+    "PID": lambda each: each.manifest.frozen.tasks[0].identity.pid if each.manifest else "",
+    "PROCESSES": lambda each: len(each.manifest.frozen.tasks) if each.manifest else "",
+    "PROGRAM": lambda each: cell(each.manifest.frozen.tasks[0].name) if each.manifest else "",
+    "AGE": lambda each: (
+        age(each.manifest.sealed_wall_ns // 1_000_000, time.time_ns() // 1_000_000) if each.manifest else ""
+    ),
+    "LABELS": lambda each: (
+        cell(",".join(f"{name}={value}" for name, value in each.manifest.labels))
+        if each.manifest
+        else cell(each.trouble)
+    ),
+}
+
+
+def _fields(each: Listed) -> dict[str, Any]:
+    """Return a checkpoint for programs: the manifest without its list of files."""
+    content: dict[str, Any] = plain(each)
+    if content["manifest"] is not None:
+        content["manifest"].pop("files")
+    return content
+
+
+def _local(given: Mapping[str, Any]) -> Local:
+    from iriscw.agent.local import state_folder
+    from iriscw.agent.machine import this_machine
+
+    state = given["state_dir"].absolute() if given["state_dir"] is not None else state_folder(os.environ)
+    return this_machine(state, budgets=budgets_of(given))
+
+
+async def _recover(local: Local) -> None:
+    """Take up what killed commands left, and say so."""
+    from iriscw.freeze.messages import OperationEnded
+
+    def changed(event: OperationChanged | OperationEnded) -> None:
+        if isinstance(event, OperationEnded):  # at once: whoever interrupts the command hears of it, too
+            note = f" ({visible(event.text)})" if event.text else ""
+            what = f"took up operation {event.operation}, which was left: {event.outcome.value}{note}"
+            sys.stderr.write(f"iriscw: {what}\n")
+
+    await local.recover(changed)
+
+
+def _run(given: Mapping[str, Any], work: Callable[[Local, Shown], Coroutine[Any, Any, Ended]], form: str) -> None:
+    """Do the work, and say how it ended: below the bars, and to who has interrupted it, too."""
+    begun: list[Shown] = []
+
+    async def run() -> None:
+        local = _local(given)
+        await _recover(local)
+        with progress() as shown:
+            begun.append(shown)
+            done, interrupted = await work(local, shown)
+        tell(done, form, interrupted)
+
+    with as_interrupts():
+        _interruptible(run, begun)
+
+
+def _interruptible(run: Callable[[], Coroutine[Any, Any, T]], begun: list[Shown]) -> T:
+    """Run until it is over or interrupted, and name the operation that is left unfinished."""
+    try:
+        return run_async(run)
+    except KeyboardInterrupt:  # a second one waits for nothing, and the first not for ever
+        for shown in begun:
+            if shown.operation and shown.end is None:
+                what = f"operation {shown.operation} is not over: the next command undoes or finishes it"
+                sys.stderr.write(f"iriscw: {what}\n")
+        raise
+
+
+async def _ended(local: Local, message: FreezeTree | ThawTree, artifact: str, shown: Shown) -> Ended:
+    """Run an operation; give how it ended, and what has interrupted it meanwhile."""
+    from anyio import get_cancelled_exc_class
+
+    interrupted = None
+    try:
+        await local.run(message, report=shown.report, changed=shown.changed)
+    except get_cancelled_exc_class() as error:
+        interrupted = error
+    if shown.end is None and interrupted is not None:
+        raise interrupted
+    assert shown.end is not None
+    return await _done(local, artifact, shown.end, shown), interrupted
+
+
+def _thaw_here(given: Mapping[str, Any], plan: ThawPlan, form: str) -> int:
+    """Thaw a tree, and stay in front of it if it has a terminal. Give the exit code."""
+    from iriscw.agent.local import new_id
+    from iriscw.freeze.drivers.terminal import holding_back_sigttou, lendable
+    from iriscw.freeze.messages import ThawTree
+
+    begun: list[Shown] = []
+
+    async def run() -> Done | None:
+        """Return what is to be told when the tree has its terminal; None: all was told."""
+        local = _local(given)
+        await _recover(local)
+        found = await local.machine.tiers.find(plan.artifact)
+        frozen = found.manifest.frozen if found is not None and found.manifest is not None else None
+        stays = frozen is not None and frozen.options.shell_job and frozen.container is None
+        with progress(until=STEPS["starting"] if stays else "") as shown:
+            begun.append(shown)
+            thaw = ThawTree(attrs.evolve(plan, operation=new_id("th"), terminal=terminal is not None))
+            done, interrupted = await _ended(local, thaw, plan.artifact, shown)
+        if stays and terminal is not None and isinstance(done, Done) and interrupted is None:
+            return done
+        tell(done, form, interrupted)
+        return None
+
+    terminal = lendable()
+    if terminal is None:
+        with as_interrupts():
+            _interruptible(run, begun)
+        return 0
+    done = None
+    try:
+        with holding_back_sigttou(), as_interrupts():  # it is the tree's terminal before the last word was said
+            done = _interruptible(run, begun)
+        if done is None:
+            return 0
+        from iriscw.cli.foreground import attend
+
+        return attend(terminal, done.pid, partial(_finish_anyway, done, form))
+    finally:
+        if done is not None or terminal.foreground() != terminal.group:
+            terminal.put_back()
+        terminal.close()
+
+
+def _finish_anyway(done: Done, form: str) -> None:
+    """Say what was done. The tree runs, and is stayed with, whether anybody hears of it or not."""
+    try:
+        finish(done, form)
+    except BrokenPipeError:
+        silence_output()
+    except OutputLost as error:
+        silence_output()
+        sys.stderr.write(f"iriscw: {error}\n")
+
+
+async def _done(local: Local, artifact: str, end: OperationEnded, shown: Shown) -> Done | IriscwError:
+    from iriscw.agent.local import failure_of
+
+    failure = failure_of(end)
+    if failure is not None:
+        return failure
+    found = await local.machine.tiers.find(artifact)
+    tasks = found.manifest.frozen.tasks if found is not None and found.manifest is not None else ()
+    return Done(
+        checkpoint=artifact,
+        outcome=end.outcome.value,
+        pid=end.root or (tasks[0].identity.pid if tasks else 0),
+        processes=len(tasks),
+        tier=found.tier if found is not None else "",
+        size_bytes=found.size_bytes if found is not None else 0,
+        seconds=round(sum(shown.phases.values()), 6),
+        phases=shown.phases,
+        note=end.text,
+    )
