@@ -26,6 +26,9 @@ OWN_BOUNDS = (
 )
 """Where a bound of Hypothesis is set: for all tests, and in two programs that try bugs by the hundred."""
 
+MATCHERS = ("raises", "warns", "RaisesExc", "RaisesGroup", "group_contains", "deprecated_call")
+"""What compares the text of an error, or of a warning, if it is given ``match``."""
+
 VAGUE_NAME = re.compile(r"(^|_)(manager|handler|helper|util|common|misc)s?(_|$)")
 ONE_MACHINE = re.compile(r"(?<![\w.])/(root|work)/")
 GIVES = re.compile(r"Give (?:what|who|how|where|which|when|(?:the|all|each)\b(?![\w ]* (?:to|its|his|back|up)\b))\b")
@@ -234,6 +237,18 @@ def check_bounds(module, tree):
             yield f"{module}:{function.lineno}: {function.name} runs a state machine without pytest.mark.hypothesis"
 
 
+def check_prose(module, tree):
+    """Find tests that compare prose: errors are told apart by class, attributes, and what ``raised.that`` can ask."""
+    for node, called in _calls(tree):
+        words = {word.arg: word.value for word in node.keywords}
+        if called.rpartition(".")[2] in MATCHERS and "match" in words:
+            yield f"{module}:{node.lineno}: {called}(match=...) compares prose; say check=raised.that(...)"
+        if called == "that" and "names" in words:
+            for each in _nodes(words["names"]):
+                if isinstance(each, ast.Constant) and " " in str(each.value):
+                    yield f"{module}:{node.lineno}: {each.value!r} is prose, and not what an error names"
+
+
 CHECKS = (
     check_assert_true,
     check_swallowed,
@@ -280,7 +295,7 @@ def test_files(repository):
         return [(str(path.relative_to(repository)), ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
 
 
-@pytest.mark.parametrize("check", [check_test_docstring, check_assert_true, check_swallowed, check_bounds])
+@pytest.mark.parametrize("check", [check_test_docstring, check_assert_true, check_swallowed, check_bounds, check_prose])
 def test_tests(check, test_files):
     """The tests keep the rules that are about tests."""
     _fail_with([found for name, tree in test_files for found in check(name, tree)])
@@ -350,6 +365,10 @@ PLANTED = [
     (check_words, "m", "raise ValueError(f'{x} is no folder')"),
     (check_words, "m", "'Take the leave to go on.'"),
     (check_test_docstring, "m", "async def test_x(): assert y"),
+    (check_prose, "m", "with pytest.raises(ValueError, match='is not a number'): f()"),
+    (check_prose, "m", "x = raises(ValueError, match=why, check=that(names='n9'))"),
+    (check_prose, "m", "assert caught.group_contains(ValueError, match='mine')"),
+    (check_prose, "m", "with pytest.raises(ValueError, check=that(names=('n9', 'not a number'))): f()"),
     (check_bounds, "m", "@settings(max_examples=5)\ndef test_x(): f()"),
     (check_bounds, "m", "x = hypothesis.settings(QUICK, max_examples=few)"),
     (check_bounds, "m", "@pytest.mark.slow\ndef test_x(): run_state_machine_as_test(Model)"),
@@ -376,6 +395,7 @@ ALLOWED = [
     (check_one_machine, "m", "x = 'https://host/root/page'\ny = '/workspace/x'"),
     (check_function_length, "m", "def f():\n" + "    x = 1\n" * (FUNCTION_LIMIT - 1)),
     (check_file_name, "iriscw.jobs.commands", ""),
+    (check_prose, "m", "with pytest.raises(ValueError, check=that(names=('n9', str(path)))): f()\nx = f(match='a b')"),
     (check_bounds, "m", "@examples(5)\ndef test_x(): f(settings(deadline=None))"),
     (check_bounds, "m", "@pytest.mark.hypothesis\ndef test_x(): run_state_machine_as_test(Model)"),
     (check_bounds, "tests/profiles.py", "settings(max_examples=5)"),

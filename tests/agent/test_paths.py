@@ -125,6 +125,6 @@ def test_folders_of_others(root, tmp_path):
     theirs = tmp_path / "real" / "theirs"
     make_private_folder(theirs / "chk")
     os.chown(theirs, 12345, 12345)
-    for below in ("theirs", "theirs/chk"):
-        with pytest.raises(PathNotAllowed):
+    for below, check in (("theirs", "paths._check_own"), ("theirs/chk", "paths._check")):
+        with pytest.raises(PathNotAllowed, check=that(comes_from=check)):
             folder_below(f"{root.given}/{below}", [root])

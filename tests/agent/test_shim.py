@@ -386,7 +386,7 @@ async def test_a_restore_where_there_is_no_runtime(shim, tmp_path):
     request = v1.RestoreContainerRequest(
         container_id="box", runtime_root=str(tmp_path / "runc" / "k8s.io"), image_path=str(tmp_path / "root" / "x")
     )
-    with pytest.raises(ContainerRefused):
+    with pytest.raises(ContainerRefused, check=that(names="containers")):
         await views_of(shim.agent, "RestoreContainer", request)
 
 

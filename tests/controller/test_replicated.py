@@ -158,7 +158,7 @@ async def test_a_controller_elsewhere_ends_this_one(tmp_path, copy):
                 with anyio.move_on_after(20):
                     acknowledged.append(await first.submit("b", name="another"))
 
-    with pytest.raises(JournalLost):
+    with pytest.raises(JournalLost, check=that(names="controller")):
         await two()
     assert not acknowledged
     async with Replicated(tmp_path / "three", copy) as third:

@@ -446,7 +446,7 @@ def test_what_cannot_be_suspended():
     bench.suspend()
     bench.ask(ResumeTask(0, "r"))
     bench.effect(ThawAttempt)
-    with pytest.raises(SuspensionRefused):
+    with pytest.raises(SuspensionRefused, check=that(names="brought")):
         bench.ask(SuspendTask(0, "t"))
 
 

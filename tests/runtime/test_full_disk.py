@@ -108,7 +108,7 @@ async def test_a_slow_disk_is_not_a_full_one():
         system.spawn("a", ledger())
         with anyio.move_on_after(0.01):
             await system.ask("/a", Add(1), LONG_S)
-        with pytest.raises(JournalUnavailable) as caught:
+        with pytest.raises(JournalUnavailable, check=that(__class__=JournalUnavailable)) as caught:
             await system.ask("/a", Add(1), LONG_S)
         assert type(caught.value) is JournalUnavailable
         assert caught.value.retryable

@@ -55,7 +55,7 @@ def test_what_is_no_networks_doing_passes():
     counts = {"unreachable": 0}
     with pytest.raises(ZeroDivisionError), network(counts):
         raise ZeroDivisionError
-    with pytest.raises(ApiUnreachable), network(counts):
+    with pytest.raises(ApiUnreachable, check=that(names="was")), network(counts):
         raise ApiUnreachable("as it was")
     assert counts == {"unreachable": 1}
 

@@ -137,7 +137,7 @@ async def test_a_port_of_this_machine_leads_there():
                 assert script.sent == b"bye"
         assert (here.accepted, here.last_error) == (3, None)
     assert all(script.closed for script in scripts)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, check=that(comes_from="_sockets.connect_tcp")):
         await talk(here.port, b"")
 
 
@@ -203,7 +203,7 @@ async def test_errors_of_the_block_come_out_as_they_are():
     with pytest.raises(ZeroDivisionError):
         async with listening(leading()) as here:
             raise ZeroDivisionError
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, check=that(comes_from="_sockets.connect_tcp")):
         await talk(here.port, b"")
 
 

@@ -254,7 +254,7 @@ async def test_a_dump_that_fails_gives_back_what_waits(criu, holding, monkeypatc
         give_back(images, log, root, held=held)
 
     monkeypatch.setattr(driver_module, "give_back", failing)
-    with pytest.raises(CriuFailed):
+    with pytest.raises(CriuFailed, check=that(names="if")):
         await criu.dump(target.dump(), nothing)
     assert waits() == JOINED
 
@@ -268,7 +268,7 @@ async def test_a_sweep_gives_back_what_waits(criu, holding, monkeypatch) -> None
 
     with monkeypatch.context() as patched:
         patched.setattr(driver_module, "give_back", killed)
-        with pytest.raises(CriuFailed):
+        with pytest.raises(CriuFailed, check=that(names="if")):
             await criu.dump(target.dump(), nothing)
     assert waits() == "[0, 0] False False"
     sweep = SweepRequest("freeze-1", str(target.at / "work"))

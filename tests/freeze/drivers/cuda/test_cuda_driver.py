@@ -95,7 +95,7 @@ async def test_the_driver_is_started_for_a_restore_and_for_nothing_else(standin,
     await cuda.checkpoint(task, WITHIN)
     assert standin.inits() == 0
     standin.put("init.code", 100)
-    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda._do", names=("100", "6562"))) as caught:
+    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda._do", names=("100", task.pid))) as caught:
         await cuda.restore(task, WITHIN, {})
     assert (caught.value.code, standin.inits()) == (100, 1)
     assert await cuda.state(task, WITHIN) is CudaState.CHECKPOINTED
