@@ -33,6 +33,7 @@ def assert_holds(plan: Plan, *, policy: Policy | None = None) -> Outcome:
     """
     __tracebackhide__ = True  # pytest shows the test's own lines
     world = World(plan.seed, plan, policy=policy)
+    world.ends_with_policy = True
     meter = Meter(world)
     run = world.run()
     asked = world.policy

@@ -127,6 +127,8 @@ class World(Stage):
     ) -> None:
         self.pace = pace
         self.policy = Asked(policy) if policy is not None else None
+        self.ends_with_policy = False
+        """Whether a policy that fails ends the run; else its groups live by the default one, as a controller's do."""
         if plan is not None:
             check_plan(plan)
         self.plan = plan if plan is not None else draw_plan(seed)
@@ -326,7 +328,7 @@ class World(Stage):
         """
         if self.violations:
             raise InvariantBroken(self.violations[0])
-        if self.policy is not None and self.policy.failure:
+        if self.ends_with_policy and self.policy is not None and self.policy.failure:
             self.violations.append(f"policy failed: {self.policy.failure}")  # what comes after says nothing of it
             raise InvariantBroken(self.violations[0])
         steps, system = self.simulation.steps, self.system

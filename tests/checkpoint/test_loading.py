@@ -26,6 +26,7 @@ from iriscw.checkpoint.drivers.loading import (
 )
 from iriscw.checkpoint.drivers.plug import TierPlug
 from iriscw.checkpoint.drivers.store import Folders
+from raised import that
 
 
 def _plug(name="box", **words):
@@ -87,7 +88,7 @@ def test_its_module_is_imported_only_when_it_is_opened(offer):
 def test_a_name_that_no_tier_has(offer, call):
     """The error lists those there are."""
     offer(("box", "BOX"))
-    with pytest.raises(NoSuchTier, match="tape") as caught:
+    with pytest.raises(NoSuchTier, check=that(names="tape")) as caught:
         call("tape")
     assert str(caught.value).endswith("ram, disk, box")
 
@@ -96,7 +97,7 @@ def test_two_packages_offer_one(offer):
     """Neither wins; nor does one that takes a built-in name."""
     offer(("box", "BOX"), ("box", "OTHER_NAME"), (DISK, "BOX"))
     for name in ("box", DISK):
-        with pytest.raises(AmbiguousTier, match=name):
+        with pytest.raises(AmbiguousTier, check=that(names=name)):
             load_tier(name)
     assert tier_names() == (RAM, DISK, "box")
 
@@ -128,7 +129,7 @@ def test_an_error_of_the_tier_is_its_own(offer, tmp_path, monkeypatch):
         raise NoSuchTier("not on this machine")
 
     monkeypatch.setattr(loading, "load_tier", lambda name: SimpleNamespace(open=open_it))
-    with pytest.raises(NoSuchTier, match="not on this machine"):
+    with pytest.raises(NoSuchTier):
         open_tier(context_of(tmp_path, "box"))
 
 

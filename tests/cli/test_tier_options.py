@@ -3,7 +3,7 @@
 import click
 
 from iriscw.checkpoint.drivers.loading import tier_names
-from iriscw.cli.freezing import _local
+from iriscw.cli.at_here import _local
 from iriscw.cli.tier_options import PLACE_OPTIONS, budgets_of, place_options
 
 

@@ -158,7 +158,7 @@ def test_a_tunnel_says_who_is_at_its_far_end(path, tmp_path):
     content = json.loads(path.read_text())
     content["owner"]["start_ticks"] = 1
     path.write_text(json.dumps(content))
-    with pytest.raises(NoController, check=that(comes_from="discovery.discover", nth=3, names="connect")):
+    with pytest.raises(NoController, check=that(comes_from="discovery.discover", nth=4, names="connect")):
         discover()
 
 

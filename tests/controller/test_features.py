@@ -20,6 +20,7 @@ from iriscw.journal.records import record
 from iriscw.rpc.http1 import HttpResponse, Route
 from iriscw.runtime import Behavior, ChildSpec, Decision, Reply
 from iriscw.runtime.vocabulary import message
+from raised import that
 
 
 @message
@@ -197,19 +198,19 @@ def test_a_port_is_found_whatever_the_order() -> None:
     both = opened(Elsewhere, Carrier)
     context = both.parts["a"].context
     assert context.port(int) is both.parts["b"]
-    with pytest.raises(InvalidArgument, match="str"):
+    with pytest.raises(InvalidArgument, check=that(names="str")):
         context.port(str)
 
 
 def test_two_features_of_one_kind_are_refused() -> None:
     """Two of a name, two that carry out a port, two at a path, one at a path of the controller's own."""
-    with pytest.raises(InvalidArgument, match="'a'"):
+    with pytest.raises(InvalidArgument, check=that(names="'a'")):
         opened(Elsewhere, Carrier, names=("a", "a"))
-    with pytest.raises(InvalidArgument, match="int"):
+    with pytest.raises(InvalidArgument, check=that(names="int")):
         opened(Carrier, Carrier)
-    with pytest.raises(InvalidArgument, match="/here"):
+    with pytest.raises(InvalidArgument, check=that(names="/here")):
         opened(Carrier, Elsewhere).routes({})
-    with pytest.raises(InvalidArgument, match="/here"):
+    with pytest.raises(InvalidArgument, check=that(names="/here")):
         opened(Elsewhere, Counting).routes({"/here": Route(lambda: HttpResponse(200, "text/plain", b""), public=True)})
 
 

@@ -9,6 +9,7 @@ from iriscw.cli import app
 from iriscw.controller import installed
 from iriscw.controller.feature import Feature, Parts
 from iriscw.controller.installed import AmbiguousFeature, BrokenFeature, installed_features
+from raised import that
 
 MODULE = "a_package_with_features"
 
@@ -52,7 +53,7 @@ def test_they_come_by_their_names(package):
 def test_what_is_wrong_has_a_name(package, entries, error):
     """Two of one name, what is no feature, and what cannot be imported."""
     package(**entries)
-    with pytest.raises(error, match="one"):
+    with pytest.raises(error, check=that(names="one")):
         list(installed_features())
 
 

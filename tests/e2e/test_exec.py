@@ -17,7 +17,8 @@ from iriscw.client.submission import Command
 from iriscw.cloud.model import ExecOutput, ExecResult
 from iriscw.cluster import Cluster
 from iriscw.config.load import build_config
-from iriscw.controller import unregistered, upkeep
+from iriscw.controller import unregistered
+from iriscw.controller.features import opening
 from iriscw.errors import InvalidArgument
 from iriscw.processes.identity import ProcessGone, read_stat, send_signal
 from iriscw.resources import Resources
@@ -181,7 +182,7 @@ async def test_a_worker_that_cannot_reach_its_controller(monkeypatch, tmp_path):
     """Its slice says what is found in its pod."""
     monkeypatch.setattr(unregistered, "ROUND_S", 0.1)
     monkeypatch.setattr(unregistered, "QUIET_S", 0.2)
-    monkeypatch.setattr(upkeep, "SAMPLE_INTERVAL_S", 0.1)
+    monkeypatch.setattr(opening, "SAMPLE_INTERVAL_S", 0.1)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"

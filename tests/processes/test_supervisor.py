@@ -161,7 +161,7 @@ async def test_the_lease_goes_on_under_a_grace(tmp_path: Path, lease: LeaseFile)
 STARTER = """
 import sys, anyio
 from pathlib import Path
-sys.path.insert(0, {tests!r})
+sys.path[:0] = [{tests!r}, {above!r}]
 from test_supervisor import NEVER_NS, STUBBORN, program, renew, shorten, until_text
 from iriscw.processes.lease import LeaseFile
 from iriscw.processes.supervised import launch
@@ -183,7 +183,7 @@ anyio.run(main)
 
 async def test_a_starter_that_was_killed_is_not_needed(tmp_path: Path) -> None:
     """kill -9 of who started it: the program lives for as long as the lease does, and no longer."""
-    code = STARTER.format(tests=str(Path(__file__).parent), folder=str(tmp_path))
+    code = STARTER.format(tests=str(Path(__file__).parent), above=str(Path(__file__).parents[1]), folder=str(tmp_path))
     async with await anyio.open_process([sys.executable, "-c", code]) as starter:
         assert starter.stdout is not None
         with anyio.fail_after(PATIENCE_S):

@@ -81,7 +81,7 @@ def test_a_method_without_a_part_is_noticed() -> None:
     """A service of which a part is missing is not served: its methods are promised."""
     parts = [door.__new__(door) for door in PARTS]
     RpcServer(parts, authenticate=lambda _: None)
-    with pytest.raises(InvalidArgument, match="/ExecTask"):
+    with pytest.raises(InvalidArgument, check=that(names="/ExecTask")):
         RpcServer([each for each in parts if not isinstance(each, CommandsDoor)], authenticate=lambda _: None)
 
 

@@ -58,7 +58,7 @@ async def test_what_a_suspended_task_consists_of_is_left_alone(world):
         await worker.observe(uid, v1.TaskState.RUNNING, **gone)
         await agent.end(frozen, "frozen")
         await until_task(world, job_id, lambda task: task.suspension.phase is v1.Suspension.SUSPENDED)
-        with pytest.raises(TaskNotRunning, match=f"no task of {job_id} runs: it is SUSPENDED"):
+        with pytest.raises(TaskNotRunning, check=that(names=(job_id, "SUSPENDED"))):
             await world.stream(
                 "ExecTask", v1.ExecTaskRequest(job=v1.JobRef(job_id=job_id), argv=["x"]), v1.ExecTaskReply
             )

@@ -70,7 +70,7 @@ async def test_version_4_does_all_of_it(connection):
     old = attrs.evolve(connection, protocols=(V4,))
     result = await old.run(sh("cat; echo out; exit 3"), 20)
     assert (result.exit_code, result.stdout) == (3, b"out\n")
-    with pytest.raises(TimeoutError, check=that(comes_from="connection.AttendedConnection.run", names="0.5")):
+    with pytest.raises(TimeoutError, check=that(comes_from="attended.AttendedConnection.run", names="0.5")):
         await old.run(sh("sleep 600"), 0.5)
 
 
@@ -80,7 +80,7 @@ async def test_who_is_told_of_an_end_can_rely_on_it(connection, streams, pod, ho
     child = streams.folder / pod.uid / "child"
     script = sh("sleep 600 & echo $! > child.new; mv child.new child; echo there; wait")
     if how == "deadline":
-        with pytest.raises(TimeoutError, check=that(comes_from="connection.AttendedConnection.run", names="2")):
+        with pytest.raises(TimeoutError, check=that(comes_from="attended.AttendedConnection.run", names="2")):
             await connection.run(script, 2)
     elif how == "cancelled":
         async with anyio.create_task_group() as tasks:
