@@ -6,7 +6,8 @@ import datetime
 import re
 from functools import lru_cache
 
-_SECOND = 1_000_000_000
+from iriscw.runtime.vocabulary import SECOND
+
 _WRAP = 1 << 63
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _RFC3339 = re.compile(
@@ -23,17 +24,17 @@ def _written(second: int) -> str:
 
 def go_duration(seconds: int) -> int:
     """Return seconds as Go's ``time.Duration`` of so many, ns: what does not fit into 64 bits wraps around."""
-    return (seconds * _SECOND + _WRAP) % (2 * _WRAP) - _WRAP
+    return (seconds * SECOND + _WRAP) % (2 * _WRAP) - _WRAP
 
 
 def written(now: int) -> str:
     """Return a time in ns since 1970 as ``metav1.Time`` writes it, to the second, cut off."""
-    return _written(now // _SECOND)
+    return _written(now // SECOND)
 
 
 def written_micro(now: int) -> str:
     """Return a time in ns since 1970 as ``metav1.MicroTime`` writes it, to the microsecond, cut off."""
-    return f"{_written(now // _SECOND)[:-1]}.{now % _SECOND // 1000:06d}Z"
+    return f"{_written(now // SECOND)[:-1]}.{now % SECOND // 1000:06d}Z"
 
 
 def parsed(text: str) -> int | None:
@@ -51,7 +52,7 @@ def parsed(text: str) -> int | None:
     if found[8]:
         offset = int(found[9]) * 3600 + int(found[10]) * 60
         whole += offset if found[8] == "-" else -offset
-    return whole * _SECOND + int((found[7] or "0").ljust(9, "0"))
+    return whole * SECOND + int((found[7] or "0").ljust(9, "0"))
 
 
 def micro(text: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.kube.call import Call
 from iriscw_sims.kube.kinds import Json
 from iriscw_sims.kube.listing import check_list_options, list_objects, parse_version
@@ -22,7 +23,6 @@ from iriscw_sims.kube.selectors import Parsed, Selection, parse, select
 from iriscw_sims.kube.tables import META, partial, table, wants_table
 from iriscw_sims.kube.watches import Watch
 
-SECOND = 1_000_000_000
 MIN_WATCH_S = 1800
 """Seconds a watch lives at least if its caller names no timeout (``--min-request-timeout``); at most twice as long."""
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.kube.clock import parsed
 from iriscw_sims.kube.kinds import Column, Json, Kind, nested
 
-SECOND = 1_000_000_000
 META = "meta.k8s.io/v1"
 _NAME_SAID = (
     "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a "

@@ -14,9 +14,9 @@ from typing import Any
 
 import attrs
 
+from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.serve.surroundings import LiveSurroundings
 
-_SECOND = 1_000_000_000
 _SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd]?)", re.ASCII)
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
@@ -58,7 +58,7 @@ def _ending(commands: Sequence[Sequence[str]]) -> Ending | None:
             found = _SPAN.fullmatch(words[0])
             if found is None:
                 return None
-            after += int(float(found[1]) * _UNITS[found[2]] * _SECOND)
+            after += int(float(found[1]) * _UNITS[found[2]] * SECOND)
             code = 0
         elif name in ("true", "false", "echo"):
             code = int(name == "false")

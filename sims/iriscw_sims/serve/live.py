@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.kube.garbage import collect
 from iriscw_sims.kube.messages import Request, Response
 from iriscw_sims.kube.store import Store
@@ -33,7 +34,6 @@ TURN_LIMIT = 200
 FAILURES_LIMIT = 20
 """Errors of controllers after which a simulation is not to be believed any more."""
 
-SECOND = 1_000_000_000
 GARBAGE_PERIOD = SECOND
 """ns after a change until the garbage collector looks at everything. The real one follows watches and is as fast."""
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 from aiohttp import web
 
+from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.kube.clock import micro, parsed, written
 from iriscw_sims.kube.kinds import nested
 from iriscw_sims.kube.messages import Request
@@ -17,8 +18,7 @@ from iriscw_sims.serve.scripted import state_of
 from iriscw_sims.serve.streams import LogLine
 
 TEXT = "text/plain"
-_SECOND = 1_000_000_000
-IDLE = 60 * _SECOND
+IDLE = 60 * SECOND
 """ns after which one who follows a log looks again, if no bell rang: time has to be looked at now and then."""
 
 
@@ -45,7 +45,7 @@ def read_options(request: Request, now: int) -> LogOptions:
     tail = _number(request, "tailLines", 0, causes)
     limit = _number(request, "limitBytes", 1, causes)
     seconds = _number(request, "sinceSeconds", 1, causes)
-    since = now - seconds * _SECOND if seconds else 0
+    since = now - seconds * SECOND if seconds else 0
     text = request.parameter("sinceTime")
     if text:
         moment = parsed(text)
@@ -102,7 +102,7 @@ def shown(lines: Sequence[LogLine], *, timestamps: bool) -> bytes:
 
 def _moment(at: int) -> str:
     text = written(at)
-    return micro(f"{text[:-1]}.{at % _SECOND // 1000:06d}Z") or text
+    return micro(f"{text[:-1]}.{at % SECOND // 1000:06d}Z") or text
 
 
 async def send_log(

@@ -21,6 +21,7 @@ from typing import Any
 
 import attrs
 
+from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.kube.clock import written, written_micro
 
 MAGIC = b"k8s\0"
@@ -36,7 +37,6 @@ UNSET_LEVELS = 4
 """Levels of a field that was never set; a deployment's strategy and a container's probes have two."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_SECOND = 1_000_000_000
 _ANY_GROUP = "DeleteOptions"
 """Each group has it, and it is the same in all."""
 
@@ -182,9 +182,9 @@ def _text(value: bytes) -> str:
 
 def _time(data: bytes, *, micro: bool) -> str | None:
     seconds, nanos = _field_of(data, 1, 0), _field_of(data, 2, 0)
-    if not 0 < seconds < 2**33 or not 0 <= nanos < _SECOND:
+    if not 0 < seconds < 2**33 or not 0 <= nanos < SECOND:
         return None  # nothing, as Go writes it
-    now = seconds * _SECOND + nanos
+    now = seconds * SECOND + nanos
     return written_micro(now) if micro else written(now)
 
 

@@ -14,13 +14,12 @@ from typing import Any
 
 from aiohttp import web
 
+from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.kube.messages import Request
 from iriscw_sims.kube.paths import route
 from iriscw_sims.kube.watches import BOOKMARK_BEFORE_END, BOOKMARK_PERIOD, Watch
 from iriscw_sims.serve.answers import JSON, PIECE_BYTES, encoded, write
 from iriscw_sims.serve.live import Live
-
-_SECOND = 1_000_000_000
 
 
 def lines(events: Sequence[Any]) -> Iterator[bytes]:
@@ -48,7 +47,7 @@ def waits(opened: int, now: int, timeout_s: int) -> int:
     """
     moments = [now + BOOKMARK_PERIOD - (now - opened) % BOOKMARK_PERIOD]
     if timeout_s:
-        end = opened + timeout_s * _SECOND
+        end = opened + timeout_s * SECOND
         moments += [each for each in (end - BOOKMARK_BEFORE_END, end) if each > now]
     return min(moments) - now
 

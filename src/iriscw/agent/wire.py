@@ -18,8 +18,7 @@ from iriscw.errors import InvalidArgument
 from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import CriuOptions, FreezePlan, Hook, HookKind, Numbers, Outcome, TaskIdentity, ThawPlan
 from iriscw.proto.iriscw import v1
-
-MILLISECOND = 1_000_000
+from iriscw.runtime.vocabulary import MILLISECOND
 
 DEFAULT_LOCK_MS = 60_000
 DEFAULT_HOOK_MS = 30_000

@@ -19,6 +19,7 @@ from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async
 from iriscw.cli.output import age, cell
 from iriscw.cli.tier_options import PLACE_OPTIONS
+from iriscw.runtime.vocabulary import SECOND
 
 if TYPE_CHECKING:
     from iriscw.agent.client import AgentCaller
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from iriscw.errors import IriscwError
     from iriscw.freeze.model import FreezePlan, ThawPlan
     from iriscw.proto.iriscw import v1
-
-SECOND = 1_000_000_000
 
 
 @attrs.frozen

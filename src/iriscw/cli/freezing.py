@@ -12,11 +12,10 @@ from iriscw.cli.freeze_shown import Backend, Listing
 from iriscw.cli.kinds import Duration
 from iriscw.cli.output import format_option
 from iriscw.cli.tier_options import place_options, tier_option
+from iriscw.runtime.vocabulary import SECOND
 
 if TYPE_CHECKING:
     from iriscw.freeze.model import Hook
-
-SECOND = 1_000_000_000
 
 
 agent_option = click.option(

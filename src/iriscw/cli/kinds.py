@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-_NS_PER_S = 1_000_000_000
+from iriscw.runtime.vocabulary import SECOND
 
 
 class NewFile(click.Path):
@@ -52,7 +52,7 @@ class Duration(click.ParamType[float]):
         from iriscw.config.quantities import DurationError, parse_duration
 
         try:
-            return parse_duration(value) / _NS_PER_S
+            return parse_duration(value) / SECOND
         except DurationError as error:
             self.fail(str(error), param, ctx)
 

@@ -49,6 +49,7 @@ from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tls import client_tls
 from iriscw.rpc.tokens import Principal, Role, Secret, has_digest
 from iriscw.runtime import ActorSystem
+from iriscw.runtime.vocabulary import SECOND
 from iriscw.task.environment import CA_VARIABLE, PLAINTEXT_VARIABLE
 from iriscw.task.framing import python_name, this_python
 from iriscw.worker.actor import tree
@@ -80,7 +81,6 @@ ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - where a task listens whose pod has an 
 TASKS = "tasks"
 """The folder of a life that the pods of its tasks are shown."""
 
-SECOND = 1_000_000_000
 LEAVE_MARGIN_S = 10.0
 """What an ordered stop may take beyond grace and flush before the tree is stopped regardless."""
 

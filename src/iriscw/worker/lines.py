@@ -10,6 +10,7 @@ import logging
 import time
 
 from iriscw.runtime import FailureReport
+from iriscw.runtime.vocabulary import SECOND
 from iriscw.worker.messages import (
     AttemptChanged,
     Connected,
@@ -18,8 +19,6 @@ from iriscw.worker.messages import (
     LeaseNotWritten,
     Orphaned,
 )
-
-SECOND = 1_000_000_000
 
 log = logging.getLogger(__name__)
 

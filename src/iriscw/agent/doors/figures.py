@@ -15,8 +15,7 @@ from iriscw.agent.caller_folders import PREFIX
 from iriscw.agent.operation_views import View
 from iriscw.checkpoint.model import TierUse
 from iriscw.rpc.http1 import HttpResponse, Route
-
-SECOND = 1_000_000_000
+from iriscw.runtime.vocabulary import SECOND
 
 BUCKETS_S = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 """From a small process to a model of a terabyte."""

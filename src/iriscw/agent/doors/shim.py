@@ -23,6 +23,7 @@ from iriscw.freeze.drivers.runtime import become_criu
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import Container, CriuOptions, FreezePlan, ThawPlan
 from iriscw.proto.iriscw import v1
+from iriscw.runtime.vocabulary import MILLISECOND
 
 if TYPE_CHECKING:
     from iriscw.agent.daemon import Agent
@@ -33,8 +34,6 @@ CONTAINER_LABEL = "container-id"
 CGROUPS_MODES = ("", "soft", "full", "strict", "ignore")
 NAMESPACES = ("network",)
 """Those that may come back empty, as ``runc --empty-ns`` names them."""
-
-MILLISECOND = 1_000_000
 
 
 class ShimDoor(v1.ShimServiceBase):

@@ -18,8 +18,7 @@ from iriscw.nodes.model import (
     TierRow,
     size_of,
 )
-
-MILLISECOND = 1_000_000
+from iriscw.runtime.vocabulary import MILLISECOND
 
 MAX_TEXT_CHARS = 4096
 

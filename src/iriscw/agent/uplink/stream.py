@@ -19,6 +19,7 @@ from iriscw.rpc.client import BidiCall, RpcChannel
 from iriscw.rpc.tls import client_tls
 from iriscw.rpc.tokens import read_token_file
 from iriscw.runtime.edge.session import SessionPort
+from iriscw.runtime.vocabulary import MILLISECOND
 
 CONNECT = "/iriscw.v1.AgentService/Connect"
 
@@ -27,7 +28,6 @@ STREAM_TIMEOUT_S = 86_400.0
 
 WELCOME_TIMEOUT_S = 30.0
 
-MILLISECOND = 1_000_000
 
 Call = BidiCall[v1.AgentMessage, v1.NodeMessage]
 

@@ -16,6 +16,7 @@ from iriscw.files import write_atomic
 from iriscw.freeze.drivers.processes.driver import doom
 from iriscw.freeze.drivers.processes.reading import in_session
 from iriscw.freeze.model import Hook, HookFailed, HookKind, TaskIdentity, VerifyFailed
+from iriscw.runtime.vocabulary import SECOND
 
 ASKED = "freeze-requested"
 READY = "ready-to-freeze"
@@ -30,8 +31,6 @@ ASK_AGAIN_S = 0.1
 
 END_ROUNDS = 20
 """Over a session that is killed, until nobody of it is left."""
-
-SECOND = 1_000_000_000
 
 
 class ApplicationHooks:

@@ -18,13 +18,12 @@ from prometheus_client.registry import Collector
 
 from iriscw.jobs.model import Observation
 from iriscw.rpc.http1 import HttpResponse, Route
+from iriscw.runtime.vocabulary import SECOND
 from iriscw.worker.messages import AttemptChanged, Connected, Disconnected, LeaseExpired
 from iriscw.worker.model import Phase
 
 if TYPE_CHECKING:  # who has no pods loads nothing of Kubernetes
     from iriscw.worker.runtimes.pod_view import ViewStatistics
-
-_SECOND = 1_000_000_000
 
 
 class Figures:
@@ -77,7 +76,7 @@ class Figures:
         if seen.ending is not None:
             self._ended.labels(seen.ending.value).inc()
         if seen.process_started_wall_ns:
-            self._ran.observe(max(0, seen.process_ended_wall_ns - seen.process_started_wall_ns) / _SECOND)
+            self._ran.observe(max(0, seen.process_ended_wall_ns - seen.process_started_wall_ns) / SECOND)
         self._logs.inc(seen.log_offset)
 
     def show_pods(self, statistics: Callable[[], ViewStatistics]) -> None:

@@ -22,7 +22,7 @@ from iriscw.errors import OperationError
 from iriscw.jobs.traits import Fault, ResultFacts
 from iriscw.processes.ends import EndKind, ProcessEnd
 from iriscw.processes.supervised import Limits
-from iriscw.runtime.vocabulary import replace
+from iriscw.runtime.vocabulary import SECOND, replace
 from iriscw.task.environment import GPU_ORDER, GPU_ORDER_VARIABLE, AttemptFacts, GangFacts
 from iriscw.task.framing import FrameCorrupt, UnknownFormat, python_name, this_python
 from iriscw.task.result import read_result_summary
@@ -56,9 +56,6 @@ from iriscw.worker.ports import (
     TaskRuntime,
     Whereabouts,
 )
-
-NANOSECONDS_PER_SECOND = 1_000_000_000
-
 
 LOWEST_PORT = 10_240
 """Of those that are picked for gangs to meet at: below are the ports of known services."""
@@ -295,7 +292,7 @@ class Desk:
         Raises:
             SweepFailed: see ``RunningAttempt.stop``.
         """
-        await self.held[effect.uid].running.stop(effect.grace_ns / NANOSECONDS_PER_SECOND)
+        await self.held[effect.uid].running.stop(effect.grace_ns / SECOND)
 
     async def remove(self, effect: Remove) -> None:
         """Remove its files, and its place in the table.

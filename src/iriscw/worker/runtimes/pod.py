@@ -36,6 +36,7 @@ from iriscw.processes.lease import LeaseFile
 from iriscw.processes.status import write_stop
 from iriscw.processes.supervised import STUCK_MARGIN_S, BinaryRefused, FilterRefused, MissingBinary, Program
 from iriscw.processes.sweep import SweepFailed
+from iriscw.runtime.vocabulary import SECOND
 from iriscw.task.environment import AttemptFacts, gang_environment, task_environment
 from iriscw.worker.inotify import FileWatch, Growth
 from iriscw.worker.ports import (
@@ -79,8 +80,6 @@ DELETION_S = 60.0
 """What an ordered deletion may take until the API says that the pod is gone."""
 
 DELETION_GRACE_S = 1.0
-
-SECOND = 1_000_000_000
 
 
 @attrs.define(eq=False)
