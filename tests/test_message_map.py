@@ -10,10 +10,15 @@ import pytest
 
 from iriscw.agent import operations as agent_operations
 from iriscw.agent.uplink import ledger as uplink_ledger, session as uplink_session
-from iriscw.fleet import group_rules, pods, root, slice_rules
+from iriscw.fleet import pods, root
+from iriscw.fleet.groups import rules as group_rules
+from iriscw.fleet.slices import rules as slice_rules
 from iriscw.freeze import freezing, thawing
-from iriscw.jobs import job, link, links, registry, scheduler
-from iriscw.jobs.job import DEFAULT_SETTINGS
+from iriscw.jobs import registry
+from iriscw.jobs.job import decisions as job
+from iriscw.jobs.job.decisions import DEFAULT_SETTINGS
+from iriscw.jobs.links import link, links
+from iriscw.jobs.scheduling import scheduler
 from iriscw.nodes import agents, mirror, orders
 from iriscw.runtime import vocabulary
 from iriscw.worker import lifecycle, registry as attempts, session as worker_session

@@ -19,8 +19,8 @@ from typing import Any
 from iriscw.fleet.model import Availability, PodState, SliceState, Trouble
 from iriscw.fleet.pods import Place
 from iriscw.fleet.signals import GroupReported, PodReported, SliceReported
-from iriscw.fleet.slices import Slice
-from iriscw.jobs.link import Link
+from iriscw.fleet.slices.slice import Slice
+from iriscw.jobs.links.link import Link
 from iriscw.jobs.messages import JobChanged, TaskChanged
 from iriscw.jobs.model import TASK_LIVE, Ending, JobState, TaskState
 from iriscw.jobs.records import AttemptAdvanced, AttemptEnded, AttemptPlaced, VerdictReached

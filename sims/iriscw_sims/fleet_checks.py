@@ -22,14 +22,14 @@ import attrs
 from iriscw.cloud.effects import CreateNodePool, CreatePod, DeleteNodePool, DeletePod
 from iriscw.cloud.kube.messages import ApiRequest
 from iriscw.cloud.model import LABEL_CLUSTER, LABEL_ROLE, LABEL_SLICE, ROLE_CONTROLLER
-from iriscw.fleet.experience import CHURN_WINDOW, MIN_SAMPLES
-from iriscw.fleet.groups import Group
+from iriscw.fleet.groups.experience import CHURN_WINDOW, MIN_SAMPLES
+from iriscw.fleet.groups.group import Group
 from iriscw.fleet.messages import ReopenGroup
 from iriscw.fleet.model import Availability, SliceState, Trouble, slice_of
 from iriscw.fleet.records import SliceDeleted, SliceDoomed, SlicePoolCreated, SliceRequested
 from iriscw.fleet.root import Fleet
 from iriscw.fleet.signals import CordonAnswered, Dismiss, GroupStarted, SliceReported, SliceStarted
-from iriscw.fleet.slices import Slice
+from iriscw.fleet.slices.slice import Slice
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import SECOND
 from iriscw.testing.simulation import EPOCH

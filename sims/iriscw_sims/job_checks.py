@@ -38,7 +38,7 @@ from iriscw.jobs.records import (
     VerdictReached,
     load_spec,
 )
-from iriscw.jobs.schedule import Scheduler
+from iriscw.jobs.scheduling.state import Scheduler
 from iriscw.jobs.suspension.messages import SuspensionChanged
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import SECOND

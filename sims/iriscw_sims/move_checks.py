@@ -20,10 +20,10 @@ import attrs
 
 from iriscw.fleet.model import slice_of
 from iriscw.jobs.errors import GangNotSuspendable
-from iriscw.jobs.ledger import Ledger, compact, evolve
+from iriscw.jobs.job.ledger import Ledger, compact, evolve
 from iriscw.jobs.model import Ending, Orders, Suspension
 from iriscw.jobs.records import AttemptEnded
-from iriscw.jobs.schedule import Scheduler
+from iriscw.jobs.scheduling.state import Scheduler
 from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, ThawAttempt
 from iriscw.jobs.suspension.messages import SuspensionChanged, SuspensionView
 from iriscw.jobs.suspension.model import SUSPENDING, Stage

@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
+from iriscw.fleet.groups.scaling import GIVEN_UP
 from iriscw.fleet.model import SliceState, slice_of
 from iriscw.fleet.records import SliceDeleted, SliceDoomed, SliceRequested
-from iriscw.fleet.scaling import GIVEN_UP
 from iriscw.fleet.signals import SliceReported
 from iriscw.jobs.records import AttemptEnded, AttemptPlaced, JobAccepted, JobEnded
 from iriscw.runtime.cell import Cell

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from iriscw.fleet.groups import Group
+from iriscw.fleet.groups.group import Group
 from iriscw.fleet.messages import SliceGone
 from iriscw.fleet.model import SliceState
 from iriscw.fleet.signals import SliceReported
-from iriscw.jobs.schedule import Scheduler
+from iriscw.jobs.scheduling.state import Scheduler
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import SECOND
 

@@ -31,7 +31,7 @@ from iriscw.fleet.lifecycle import GOING
 from iriscw.fleet.model import PodState, SliceState, Trouble
 from iriscw.fleet.pods import Place
 from iriscw.fleet.root import Fleet
-from iriscw.fleet.slices import Slice
+from iriscw.fleet.slices.slice import Slice
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.telling import PODS, POOLS, is_refusal
 

@@ -24,7 +24,7 @@ from iriscw.cloud.model import (
     LABEL_SLICE,
     ROLE_CONTROLLER,
 )
-from iriscw.fleet.experience import CHURN_WINDOW
+from iriscw.fleet.groups.experience import CHURN_WINDOW
 from iriscw.fleet.model import GroupConfig
 from iriscw.fleet.policy import Policy
 from iriscw.runtime.behavior import Behavior, Strategy, Supervision

@@ -34,10 +34,10 @@ from iriscw.controller.doors.workers import WorkerDoor, WorkerSettings
 from iriscw.controller.errors import NoSuchBundle
 from iriscw.controller.granted_attempts import HeldAttempts
 from iriscw.controller.heartbeats import Heartbeats
-from iriscw.controller.logs import LogStore
-from iriscw.controller.payloads import Payloads
-from iriscw.controller.results import ResultStore
-from iriscw.controller.stores import Stores
+from iriscw.controller.stores.logs import LogStore
+from iriscw.controller.stores.payloads import Payloads
+from iriscw.controller.stores.results import ResultStore
+from iriscw.controller.stores.stores import Stores
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.errors import OperationError
 from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerSeen

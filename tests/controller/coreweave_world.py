@@ -17,7 +17,7 @@ from iriscw.cloud.kube.messages import MERGE_PATCH
 from iriscw.config.load import build_config
 from iriscw.config.model import ClusterConfig
 from iriscw.controller.assembly import Controller
-from iriscw.controller.leading import LEASE, lease_path
+from iriscw.controller.platforms.leading import LEASE, lease_path
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.tokens import Secret
 from iriscw_sims.serve.server import SimServer

@@ -11,9 +11,17 @@ from hypothesis import given, strategies as st
 
 from iriscw.cloud.kube.reviews import Reviewed
 from iriscw.cloud.model import Forbidden, InvalidSpec, Unavailable
-from iriscw.controller import agent_proofs
-from iriscw.controller.agent_proofs import MAX_ASKED, REFUSED_S, REMEMBERED_S, AgentProofs, Claims, claims_of, judge
 from iriscw.controller.errors import AgentUnproven, ReviewUnavailable, TooManyReviews
+from iriscw.controller.platforms import agent_proofs
+from iriscw.controller.platforms.agent_proofs import (
+    MAX_ASKED,
+    REFUSED_S,
+    REMEMBERED_S,
+    AgentProofs,
+    Claims,
+    claims_of,
+    judge,
+)
 from iriscw.controller.tokens import AgentPrincipal
 from iriscw.rpc.tokens import Role
 from raised import that

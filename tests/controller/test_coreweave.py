@@ -16,9 +16,10 @@ from iriscw.cloud.kube.manifests import pod_manifest
 from iriscw.cloud.lifecycle import PodHealth
 from iriscw.cloud.model import Capacity, Forbidden, PodSpec, Unavailable
 from iriscw.config.load import build_config
-from iriscw.controller import coreweave, mounted_secrets
-from iriscw.controller.coreweave import IDENTITY_FILE, cluster_identity, kube_settings
+from iriscw.controller import mounted_secrets
 from iriscw.controller.errors import NoSuchNamespace, StateUnusable
+from iriscw.controller.platforms import coreweave
+from iriscw.controller.platforms.coreweave import IDENTITY_FILE, cluster_identity, kube_settings
 from iriscw.deploy import names
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel

@@ -8,7 +8,7 @@ from coreweave_world import configuration, serving
 
 from iriscw.cloud.drivers.kube.leading import LeadershipLost
 from iriscw.controller.assembly import Controller
-from iriscw.controller.leading import lease_path
+from iriscw.controller.platforms.leading import lease_path
 from raised import that
 
 LEASE = lease_path("iris")

@@ -10,7 +10,7 @@ from iriscw.cloud.docker.containers import InvalidDockerHost, TaskContainers, de
 from iriscw.cloud.drivers.local.platform import open_platform
 from iriscw.config.load import build_config
 from iriscw.controller.assembly import Controller
-from iriscw.controller.local import local_options, task_containers
+from iriscw.controller.platforms.local import local_options, task_containers
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 from waiting import until

@@ -8,8 +8,8 @@ import pytest
 
 from iriscw.cloud.drivers.local.attempts import Life
 from iriscw.cloud.model import LABEL_INCARNATION, Unavailable
-from iriscw.controller import local_leftovers as module
-from iriscw.controller.local_leftovers import Lives, workers_of
+from iriscw.controller.platforms import local_leftovers as module
+from iriscw.controller.platforms.local_leftovers import Lives, workers_of
 from iriscw.errors import ActorStopped, NoSuchActor
 from iriscw.jobs.messages import TaskPage
 from iriscw.jobs.model import Ending

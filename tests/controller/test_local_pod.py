@@ -2,7 +2,7 @@
 
 import pytest
 
-from iriscw.controller.local_pod import command
+from iriscw.controller.platforms.local_pod import command
 from raised import that
 
 ENVIRONMENT = {"IRIS_WORKER_ID": "w-0", "IRIS_INCARNATION": "i", "IRISCW_TOKEN_FILE": "t"}

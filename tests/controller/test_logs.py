@@ -11,8 +11,8 @@ import anyio.from_thread
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.controller import logs
-from iriscw.controller.logs import LINE_SHARE, ROLL, AttemptLog, LogLimits, LogStore, LogStoreBroken, Named
+from iriscw.controller.stores import logs
+from iriscw.controller.stores.logs import LINE_SHARE, ROLL, AttemptLog, LogLimits, LogStore, LogStoreBroken, Named
 from iriscw.jobs.model import AwaitLogs
 from iriscw.runtime.vocabulary import SECOND
 from profiles import examples

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from iriscw.cloud.kube.notices import Notice, NoticeStatistics
 from iriscw.controller.features.fleet import notice_figures
-from iriscw.controller.notices import DRAINING, NOT_READY, READY, TROUBLES, PoolNotices, notices_of
+from iriscw.controller.platforms.notices import DRAINING, NOT_READY, READY, TROUBLES, PoolNotices, notices_of
 from iriscw.fleet.messages import PolicyFailed, SliceChanged
 from iriscw.fleet.model import SliceRow, SliceState, Trouble
 

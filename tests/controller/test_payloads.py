@@ -4,9 +4,9 @@ import shlex
 
 import pytest
 
-from iriscw.controller import payloads as module
 from iriscw.controller.errors import SubmissionTooLarge
-from iriscw.controller.payloads import Payloads, display_name
+from iriscw.controller.stores import payloads as module
+from iriscw.controller.stores.payloads import Payloads, display_name
 from iriscw.jobs.model import EntrypointKind
 from iriscw.proto.iriscw import v1
 from iriscw.tiers.drivers.fake import FakeObjectStore

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from iriscw.controller.archive import StoredDamaged
-from iriscw.controller.result_model import (
+from iriscw.controller.stores.archive import StoredDamaged
+from iriscw.controller.stores.result_model import (
     Reference,
     ResultCorrupt,
     ResultMissing,
@@ -14,7 +14,7 @@ from iriscw.controller.result_model import (
     ResultTooBig,
     Verdict,
 )
-from iriscw.controller.results import MAX_MISMATCHES, ResultStore
+from iriscw.controller.stores.results import MAX_MISMATCHES, ResultStore
 from iriscw.rpc.limits import MAX_RESULT_BYTES
 from raised import that
 

@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # for away_store
 
 from away_store import AwayStore
 
-from iriscw.controller.archive import Archive, StoredDamaged
-from iriscw.controller.result_model import Reference, ResultLimits, ResultStoreBroken, ResultStoreFull, Verdict
-from iriscw.controller.results import LARGE_BYTES, ResultStore
+from iriscw.controller.stores.archive import Archive, StoredDamaged
+from iriscw.controller.stores.result_model import Reference, ResultLimits, ResultStoreBroken, ResultStoreFull, Verdict
+from iriscw.controller.stores.results import LARGE_BYTES, ResultStore
 from iriscw.tiers.ports import ObjectStore, StoreAccessDenied, StoreFull, StoreUnreachable
 from raised import that
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iriscw.controller.stored_files import append_whole, naming, read_at, write_all
+from iriscw.controller.stores.stored_files import append_whole, naming, read_at, write_all
 from iriscw.errors import OperationError
 from raised import that
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from iriscw.bundles.cache import bundle_key
-from iriscw.controller.logs import LogStore
-from iriscw.controller.payloads import Payloads
-from iriscw.controller.results import ResultStore
-from iriscw.controller.stores import Stores
+from iriscw.controller.stores.logs import LogStore
+from iriscw.controller.stores.payloads import Payloads
+from iriscw.controller.stores.results import ResultStore
+from iriscw.controller.stores.stores import Stores
 from iriscw.tiers.drivers.opening import open_store
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from iriscw.controller.uploads import AT_A_TIME, Uploads
+from iriscw.controller.stores.uploads import AT_A_TIME, Uploads
 from iriscw.tiers.ports import StoreFull
 
 

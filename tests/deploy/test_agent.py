@@ -15,7 +15,7 @@ from iriscw.cli.agent import EXISTING_FOLDER, agent as commands
 from iriscw.cloud.kube.reviews import AGENT_AUDIENCE
 from iriscw.config.errors import ConfigError
 from iriscw.config.load import build_config
-from iriscw.controller.coreweave import AGENT_ACCOUNT
+from iriscw.controller.platforms.coreweave import AGENT_ACCOUNT
 from iriscw.deploy.agent import DRIVER, MEMORY_TIER, RIGHTS, RUNTIME_STATE, callers, command
 from iriscw.deploy.rendering import render
 from raised import that

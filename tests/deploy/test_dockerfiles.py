@@ -141,7 +141,7 @@ def test_the_controllers_is_what_the_deployment_runs():
 
 def test_the_workers_is_what_its_pods_run():
     """The module that they name."""
-    from iriscw.controller.coreweave import WORKER_COMMAND
+    from iriscw.controller.platforms.coreweave import WORKER_COMMAND
 
     _, _, final = instructions("worker")
     assert tuple(json.loads(only(final, "ENTRYPOINT"))) == WORKER_COMMAND

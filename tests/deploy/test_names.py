@@ -4,7 +4,8 @@ from deploy_world import bodies, installed
 
 from iriscw.cloud.kube import mounts
 from iriscw.cloud.model import LABEL_MANAGED
-from iriscw.controller import coreweave, mounted_secrets, settings
+from iriscw.controller import mounted_secrets, settings
+from iriscw.controller.platforms import coreweave
 from iriscw.deploy import names
 
 

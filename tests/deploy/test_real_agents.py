@@ -31,9 +31,9 @@ from iriscw.cloud.kube.leadership import RELEASED
 from iriscw.cloud.kube.messages import MERGE_PATCH, ApiRequest, ApiUnreachable
 from iriscw.cloud.kube.reviews import AGENT_AUDIENCE
 from iriscw.controller.assembly import Controller
-from iriscw.controller.coreweave import agent_proofs
 from iriscw.controller.errors import AgentUnproven
-from iriscw.controller.leading import LEASE, lease_path
+from iriscw.controller.platforms.coreweave import agent_proofs
+from iriscw.controller.platforms.leading import LEASE, lease_path
 from iriscw.deploy.applying import apply
 from iriscw.deploy.rendering import render
 from iriscw.files import write_atomic

@@ -39,7 +39,7 @@ from iriscw.cloud.model import (
     PodSpec,
     Removed,
 )
-from iriscw.controller.coreweave import open_coreweave
+from iriscw.controller.platforms.coreweave import open_coreweave
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.deploy.applying import apply, compare, meant
 from iriscw.deploy.cluster import CONTROLLER_PRIORITY, WORKER_PRIORITY

@@ -10,7 +10,8 @@ import attrs
 
 from iriscw.cloud.kube import leadership
 from iriscw.config.model import ClusterConfig
-from iriscw.controller import coreweave, settings
+from iriscw.controller import settings
+from iriscw.controller.platforms import coreweave
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 
 LEASE = leadership.Terms(duration=5 * SECOND, renewal=SECOND // 2, margin=SECOND)

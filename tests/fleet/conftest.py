@@ -42,8 +42,9 @@ from iriscw.cloud.model import (
     Unavailable,
     Upserted,
 )
-from iriscw.fleet import groups, pods, slices
+from iriscw.fleet import pods
 from iriscw.fleet.actor import fleet_behavior
+from iriscw.fleet.groups import group as groups
 from iriscw.fleet.messages import (
     Accepted,
     ActivityChanged,
@@ -61,6 +62,7 @@ from iriscw.fleet.messages import (
     WorkerSeen,
 )
 from iriscw.fleet.model import FleetConfig, FleetDescription, GroupConfig, Timing, worker_path
+from iriscw.fleet.slices import slice as slices
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import SECOND, ActorPath, Spawn, Tell
 from iriscw.testing.contexts import FakeContext

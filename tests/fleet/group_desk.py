@@ -1,6 +1,6 @@
 """How tests have a scale group decide, and read what it said."""
 
-from iriscw.fleet import group_rules, groups
+from iriscw.fleet.groups import group as groups, rules as group_rules
 from iriscw.runtime.vocabulary import Continue, Decision, Tell
 
 

@@ -12,7 +12,7 @@ import attrs
 
 from iriscw.cloud.effects import DeleteNodePool
 from iriscw.cloud.model import Gone, NodePool, Pod, Removed, Unavailable, Upserted
-from iriscw.fleet import group_rules, groups
+from iriscw.fleet.groups import group as groups, rules as group_rules
 from iriscw.fleet.messages import Cordon, ReopenGroup, SchedulerStarted, SliceGone, Uncordon
 from iriscw.fleet.model import SliceRow, SliceState, Trouble
 from iriscw.fleet.signals import (

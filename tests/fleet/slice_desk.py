@@ -1,8 +1,8 @@
 """How tests have a slice decide, and read what it said."""
 
-from iriscw.fleet import slice_rules
 from iriscw.fleet.model import PodState, WorkerInfo, worker_name
 from iriscw.fleet.signals import PodReported, SliceBriefed
+from iriscw.fleet.slices import rules as slice_rules
 from iriscw.runtime.vocabulary import SECOND, Run, Tell
 
 NAME = "iris-gpu-a"

@@ -22,7 +22,6 @@ from iriscw.cloud.model import (
     Throttled,
     Unavailable,
 )
-from iriscw.fleet import slice_rules, slices
 from iriscw.fleet.messages import (
     ActivityChanged,
     Cordon,
@@ -43,6 +42,7 @@ from iriscw.fleet.signals import (
     RemovePod,
     SliceReported,
 )
+from iriscw.fleet.slices import rules as slice_rules, slice as slices
 from iriscw.runtime.vocabulary import (
     SECOND,
     CancelTimer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iriscw.fleet.experience import CHURN_WINDOW, SHORT_LIFE, Experience
+from iriscw.fleet.groups.experience import CHURN_WINDOW, SHORT_LIFE, Experience
 from iriscw.runtime.vocabulary import SECOND
 
 

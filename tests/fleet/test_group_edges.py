@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from group_walk import Walk
 
-from iriscw.fleet.experience import CHURN_WINDOW, MIN_SAMPLES, SHORT_LIFE, Experience
+from iriscw.fleet.groups.experience import CHURN_WINDOW, MIN_SAMPLES, SHORT_LIFE, Experience
+from iriscw.fleet.groups.scaling import ANSWER_AGE, KEEP_ABOVE_CHURN_PERCENT, availability, close, count_slices
 from iriscw.fleet.messages import ReopenGroup, SchedulerStarted, SliceGone
 from iriscw.fleet.model import Availability, SliceState, Trouble
 from iriscw.fleet.pacing import TokenBucket
-from iriscw.fleet.scaling import ANSWER_AGE, KEEP_ABOVE_CHURN_PERCENT, availability, close, count_slices
 from iriscw.fleet.signals import CordonAnswered, Evaluate, PodsListed, PoolsListed, SliceStarted, SlicesWanted
 from iriscw.runtime.vocabulary import SECOND, StopReason, Terminated
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from group_desk import send, told
 
-from iriscw.fleet import groups
-from iriscw.fleet.groups import Closure
+from iriscw.fleet.groups import group as groups
+from iriscw.fleet.groups.group import Closure
+from iriscw.fleet.groups.scaling import is_closed
 from iriscw.fleet.messages import Cordon, WorkersMissed
 from iriscw.fleet.model import Availability, SliceRow, SliceState, Trouble
 from iriscw.fleet.records import Promise, SliceDoomed, SlicePoolCreated, SliceRequested, compact, evolve
-from iriscw.fleet.scaling import is_closed
 from iriscw.fleet.signals import (
     Dismiss,
     Evaluate,

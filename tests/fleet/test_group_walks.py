@@ -6,7 +6,7 @@ from group_walk import Walk
 from hypothesis import HealthCheck, given, strategies as st
 
 from iriscw.cloud.model import LABEL_SLICE
-from iriscw.fleet.experience import CHURN_WINDOW
+from iriscw.fleet.groups.experience import CHURN_WINDOW
 from iriscw.fleet.model import SliceState
 from iriscw.fleet.signals import Evaluate, SlicesWanted
 from iriscw.runtime.vocabulary import SECOND

@@ -1,7 +1,7 @@
 """Which slices a group calls gone when the scheduler misses their workers, and whom it has look for the others."""
 
 from iriscw.cloud.model import NodePool, Pod
-from iriscw.fleet import groups
+from iriscw.fleet.groups import group as groups
 from iriscw.fleet.messages import SliceGone, WorkersMissed
 from iriscw.fleet.records import SliceRequested
 

@@ -7,10 +7,11 @@ import pytest
 
 from iriscw.cloud.effects import CreatePod, DeleteNodePool
 from iriscw.cloud.model import Attributes, Node, NodePool, Pod, Unavailable
-from iriscw.fleet import pods, slice_rules
+from iriscw.fleet import pods
 from iriscw.fleet.messages import WorkerDialled
 from iriscw.fleet.model import PodState, SliceState
 from iriscw.fleet.signals import Dismiss, PodBriefed, PodSeen, PodVanished, SliceBriefed, TryAgain
+from iriscw.fleet.slices import rules as slice_rules
 from iriscw.runtime.vocabulary import SECOND, Completed, Failed, Refuse, Reply, Run, SetTimer
 
 SLICE, WORKER = "iris-gpu-a", "iris-gpu-a-0"

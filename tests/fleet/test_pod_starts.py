@@ -10,7 +10,7 @@ from iriscw.fleet import pods
 from iriscw.fleet.messages import WorkerDialled, WorkerLost
 from iriscw.fleet.model import PodState, Trouble
 from iriscw.fleet.signals import CheckStart, PodBriefed, PodReported, PodSeen, PodVanished, TryAgain
-from iriscw.fleet.slices import MAX_POD_FAILURES
+from iriscw.fleet.slices.slice import MAX_POD_FAILURES
 from iriscw.runtime.vocabulary import CancelTimer, Completed, Run, SetTimer, Tell
 
 WORKER = "iris-gpu-a-0"

@@ -4,7 +4,7 @@ import attrs
 import pytest
 from group_desk import send
 
-from iriscw.fleet import groups
+from iriscw.fleet.groups import group as groups
 from iriscw.fleet.messages import SliceChanged
 from iriscw.fleet.model import SliceRow, SliceState, Trouble
 from iriscw.fleet.records import SlicePoolCreated, SliceRequested

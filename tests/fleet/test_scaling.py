@@ -8,11 +8,11 @@ from group_desk import send, told
 
 from iriscw.cloud.effects import DeleteNodePool
 from iriscw.cloud.model import NodePool, Pod
-from iriscw.fleet import groups
+from iriscw.fleet.groups import group as groups
+from iriscw.fleet.groups.scaling import ANSWER_AGE, POLICY_REPORTS_EVERY, close, count_slices, view_of
 from iriscw.fleet.messages import Cordon, PolicyFailed, SchedulerStarted, Uncordon
 from iriscw.fleet.model import Availability, SliceRow, SliceState, Trouble
 from iriscw.fleet.records import SliceDeleted, SliceDoomed, SliceRequested
-from iriscw.fleet.scaling import ANSWER_AGE, POLICY_REPORTS_EVERY, close, count_slices, view_of
 from iriscw.fleet.signals import (
     CordonAnswered,
     Dismiss,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import attrs
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from iriscw.fleet import sizing
+from iriscw.fleet.groups import sizing
+from iriscw.fleet.groups.sizing import Census, Plan, take_census
 from iriscw.fleet.model import Availability, SliceRow, SliceState, Trouble
 from iriscw.fleet.policy import GroupView, ask, default_policy
 from iriscw.fleet.signals import SliceReported
-from iriscw.fleet.sizing import Census, Plan, take_census
 from iriscw.runtime.vocabulary import SECOND
 
 NOW = 1000 * SECOND

@@ -22,7 +22,7 @@ from iriscw.fleet.signals import (
     RemovePod,
     TryAgain,
 )
-from iriscw.fleet.slices import MAX_POD_FAILURES
+from iriscw.fleet.slices.slice import MAX_POD_FAILURES
 from iriscw.runtime.vocabulary import SECOND, Completed, Failed, Run, Tell
 
 S = SliceState

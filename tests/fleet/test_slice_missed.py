@@ -5,10 +5,10 @@ import pytest
 
 from iriscw.cloud.effects import ListPods
 from iriscw.cloud.model import Attributes, Node, NodePool, Pod, PodPhase, Throttled, Unavailable
-from iriscw.fleet import slice_rules
 from iriscw.fleet.messages import Cordon, Uncordon, WorkerLost, WorkerReady, WorkersMissed
 from iriscw.fleet.model import PodState, SliceState, WorkerInfo, pod_name, worker_name
 from iriscw.fleet.signals import Dismiss, PodReported, PodSeen, SliceBriefed, TryAgain
+from iriscw.fleet.slices import rules as slice_rules
 from iriscw.runtime.vocabulary import SECOND, Completed, Failed, Run, SetTimer, Tell
 
 NAME = "iris-gpu-a"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from jobs_world import job_context
 
-from iriscw.jobs.job import JobDecisions
-from iriscw.jobs.ledger import Ledger, compact, evolve
+from iriscw.jobs.job.decisions import JobDecisions
+from iriscw.jobs.job.ledger import Ledger, compact, evolve
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsObserved,

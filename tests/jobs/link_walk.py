@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 from jobs_world import command_spec, job_context
 
-from iriscw.jobs.link import Link, LinkDecisions
+from iriscw.jobs.links.link import Link, LinkDecisions
 from iriscw.jobs.messages import (
     AttemptsObserved,
     Desired,

@@ -7,10 +7,10 @@ from iriscw.bench.plane import ControlPlane, ScriptedWorker
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.fleet.messages import SchedulerStarted, SliceGone, WorkerReady
 from iriscw.fleet.model import WorkerInfo
-from iriscw.jobs.job import JobDecisions
-from iriscw.jobs.link import LinkDecisions
+from iriscw.jobs.job.decisions import JobDecisions
+from iriscw.jobs.links.link import LinkDecisions
 from iriscw.jobs.model import Observation, Observed, TaskState
-from iriscw.jobs.scheduler import SchedulerDecisions
+from iriscw.jobs.scheduling.scheduler import SchedulerDecisions
 from iriscw.journal.records import REGISTRY
 from iriscw.runtime.vocabulary import ActorPath, Continue, Decision, Tell
 

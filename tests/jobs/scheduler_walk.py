@@ -42,8 +42,8 @@ from iriscw.jobs.messages import (
     Placed,
     ReportJob,
 )
-from iriscw.jobs.schedule import Scheduler
-from iriscw.jobs.scheduler import SchedulerDecisions
+from iriscw.jobs.scheduling.scheduler import SchedulerDecisions
+from iriscw.jobs.scheduling.state import Scheduler
 from iriscw.jobs.suspension.messages import PlaceSuspended, SuspendedAttempt, SuspendedPlaced, SuspendedUnwanted
 from iriscw.runtime.vocabulary import ActorPath, CancelTimer, Continue, SetTimer, Tell
 

@@ -6,7 +6,8 @@ import attrs
 import pytest
 from jobs_world import command_spec
 
-from iriscw.jobs.agreement import (
+from iriscw.jobs.lifecycle import CONSEQUENCES, LOST, Budget, judge
+from iriscw.jobs.links.agreement import (
     AGREEMENT,
     Step,
     Told,
@@ -18,7 +19,6 @@ from iriscw.jobs.agreement import (
     wish_for,
     word_of,
 )
-from iriscw.jobs.lifecycle import CONSEQUENCES, LOST, Budget, judge
 from iriscw.jobs.model import Ending, JobState, Observation, Suspension, TaskState
 
 SPEC = command_spec(max_retries_failure=2, max_retries_preemption=2)

@@ -5,8 +5,8 @@ import pytest
 from jobs_world import World, command_spec, job_context, worker_info
 
 from iriscw.cloud.model import Capacity
-from iriscw.jobs.job import JobDecisions
-from iriscw.jobs.ledger import Ledger, compact, evolve
+from iriscw.jobs.job.decisions import JobDecisions
+from iriscw.jobs.job.ledger import Ledger, compact, evolve
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsOver,

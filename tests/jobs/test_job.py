@@ -2,9 +2,9 @@
 
 from jobs_world import command_spec, job_context
 
-from iriscw.jobs import views
-from iriscw.jobs.job import JobDecisions
-from iriscw.jobs.ledger import Ledger, evolve
+from iriscw.jobs.job import views
+from iriscw.jobs.job.decisions import JobDecisions
+from iriscw.jobs.job.ledger import Ledger, evolve
 from iriscw.jobs.messages import AttemptsObserved, AttemptsOver, JobDone, Placed, Placement
 from iriscw.jobs.model import Ending, JobState, Observation, TaskState
 from iriscw.jobs.records import AttemptPlaced, JobEnded

@@ -8,8 +8,8 @@ from hypothesis import given, strategies as st
 from job_walk import Walk
 from jobs_world import command_spec
 
-from iriscw.jobs import views
-from iriscw.jobs.ledger import Ledger, compact, evolve
+from iriscw.jobs.job import views
+from iriscw.jobs.job.ledger import Ledger, compact, evolve
 from iriscw.jobs.messages import Settle
 from iriscw.jobs.model import TASK_TERMINAL, TaskState
 from iriscw.runtime.vocabulary import SECOND

@@ -9,10 +9,11 @@ from jobs_world import GIB, World, command_spec, worker_info
 from iriscw.cloud.model import Capacity
 from iriscw.errors import NoSuchActor, OperationError
 from iriscw.fleet.messages import WorkerLost, WorkerReady
-from iriscw.jobs import ledger as ledgers, registry as registries
-from iriscw.jobs.agreement import AGREEMENT, Step, Told, Wish, Word
+from iriscw.jobs import registry as registries
 from iriscw.jobs.errors import JobExists
-from iriscw.jobs.ledger import Ledger
+from iriscw.jobs.job import ledger as ledgers
+from iriscw.jobs.job.ledger import Ledger
+from iriscw.jobs.links.agreement import AGREEMENT, Step, Told, Wish, Word
 from iriscw.jobs.messages import DescribeJob, JobChanged, SubmitJob, TerminateJob
 from iriscw.jobs.model import JOB_TERMINAL, Ending, Existing, JobState, Observation, TaskState
 from iriscw.jobs.records import AttemptEnded

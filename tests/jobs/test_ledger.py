@@ -4,9 +4,9 @@ import attrs
 from hypothesis import given, strategies as st
 from jobs_world import command_spec, job_context
 
-from iriscw.jobs import ends as ends_module, ledger as ledger_module, views
-from iriscw.jobs.job import JobDecisions
-from iriscw.jobs.ledger import Ledger, compact, evolve
+from iriscw.jobs.job import ends as ends_module, ledger as ledger_module, views
+from iriscw.jobs.job.decisions import JobDecisions
+from iriscw.jobs.job.ledger import Ledger, compact, evolve
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsObserved,

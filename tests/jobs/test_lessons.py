@@ -2,8 +2,8 @@
 
 from jobs_world import command_spec, job_context
 
-from iriscw.jobs.job import JobDecisions
-from iriscw.jobs.ledger import Ledger, evolve
+from iriscw.jobs.job.decisions import JobDecisions
+from iriscw.jobs.job.ledger import Ledger, evolve
 from iriscw.jobs.messages import AttemptsObserved, ReleaseAttempts
 from iriscw.jobs.model import Ending, Observation, TaskState
 from iriscw.jobs.records import AttemptEnded, AttemptPlaced

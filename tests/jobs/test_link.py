@@ -5,7 +5,7 @@ import pytest
 from jobs_world import command_spec, job_context
 
 from iriscw.fleet.messages import DialAgain
-from iriscw.jobs.link import MAX_KNOWN, Link, LinkDecisions
+from iriscw.jobs.links.link import MAX_KNOWN, Link, LinkDecisions
 from iriscw.jobs.messages import (
     AttemptsObserved,
     Desired,

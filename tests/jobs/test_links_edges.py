@@ -2,7 +2,7 @@
 
 from jobs_world import job_context
 
-from iriscw.jobs.links import Links, LinksDecisions
+from iriscw.jobs.links.links import Links, LinksDecisions
 from iriscw.jobs.messages import AnnounceLink, LinksAwake, LinkUnwanted, LinkWanted
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import (

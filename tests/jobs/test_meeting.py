@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 from jobs_world import command_spec, job_context
 
-from iriscw.jobs.job import JobDecisions
-from iriscw.jobs.ledger import Ledger, compact, evolve
+from iriscw.jobs.job.decisions import JobDecisions
+from iriscw.jobs.job.ledger import Ledger, compact, evolve
 from iriscw.jobs.meeting.messages import EndpointRow, EndpointsChanged, ListEndpoints
 from iriscw.jobs.meeting.places import ranks
 from iriscw.jobs.messages import AttemptsObserved, LinkNeedsDesired, Placed, Placement, RunAttempts, StopAttempts

@@ -8,8 +8,8 @@ from collections import Counter
 from job_walk import Walk
 from jobs_world import command_spec
 
-from iriscw.jobs.desired_attempts import latest_attempt, stop_for
-from iriscw.jobs.ledger import Ledger, compact, evolve
+from iriscw.jobs.job.desired_attempts import latest_attempt, stop_for
+from iriscw.jobs.job.ledger import Ledger, compact, evolve
 from iriscw.jobs.messages import AttemptsLost
 from iriscw.jobs.model import Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import DropCheckpoint, Frozen, FrozenAttempt

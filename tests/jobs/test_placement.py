@@ -4,7 +4,7 @@ from hypothesis import given, strategies as st
 from jobs_world import GIB, worker_info
 
 from iriscw.cloud.model import Capacity, Constraint, Mode, Op
-from iriscw.jobs.placement import MAX_ATTEMPTS_PER_WORKER, Commitment, Inventory, Wish
+from iriscw.jobs.scheduling.placement import MAX_ATTEMPTS_PER_WORKER, Commitment, Inventory, Wish
 
 DEMANDS = [Capacity(cpu, cpu // 1000 * GIB) for cpu in (1000, 2000, 3000)]
 ZONES = ["a", "b"]

@@ -6,7 +6,7 @@ import weakref
 from jobs_world import GIB, worker_info
 
 from iriscw.cloud.model import Capacity, Constraint, Mode, Op
-from iriscw.jobs.placement import HEAPS_KEPT, LOG_LIMIT, MAX_ATTEMPTS_PER_WORKER, Commitment, Inventory, Wish
+from iriscw.jobs.scheduling.placement import HEAPS_KEPT, LOG_LIMIT, MAX_ATTEMPTS_PER_WORKER, Commitment, Inventory, Wish
 
 SMALL = Capacity(1000, GIB)
 

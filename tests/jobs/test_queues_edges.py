@@ -4,8 +4,8 @@ from jobs_world import GIB, command_spec, worker_info
 
 from iriscw.cloud.model import Capacity, Constraint, Op
 from iriscw.jobs.model import Band
-from iriscw.jobs.placement import Inventory
-from iriscw.jobs.queues import Queues, Waiting
+from iriscw.jobs.scheduling.placement import Inventory
+from iriscw.jobs.scheduling.queues import Queues, Waiting
 
 BIG = Capacity(2000, GIB)
 

@@ -5,8 +5,8 @@ from jobs_world import GIB, worker_info
 
 from iriscw.cloud.model import Capacity, Constraint, Op
 from iriscw.fleet.model import FREEZABLE
-from iriscw.jobs.placement import Commitment, Inventory, Wish
-from iriscw.jobs.reasons import explain, lacks_only_software
+from iriscw.jobs.scheduling.placement import Commitment, Inventory, Wish
+from iriscw.jobs.scheduling.reasons import explain, lacks_only_software
 
 
 def fleet(*infos):

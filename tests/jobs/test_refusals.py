@@ -10,7 +10,6 @@ from test_scheduler import Bench
 
 from iriscw.cloud.model import Capacity
 from iriscw.fleet.messages import WorkerLost, WorkerReady
-from iriscw.jobs.explaining import explain_pending
 from iriscw.jobs.lifecycle import MAX_UNSTARTED
 from iriscw.jobs.messages import (
     AttemptsOver,
@@ -26,7 +25,8 @@ from iriscw.jobs.messages import (
     Rested,
 )
 from iriscw.jobs.model import Ending, JobState, Observation, TaskState
-from iriscw.jobs.refusals import (
+from iriscw.jobs.scheduling.explaining import explain_pending
+from iriscw.jobs.scheduling.refusals import (
     FIRST_PAUSE,
     FORGIVEN,
     LONGEST_PAUSE,

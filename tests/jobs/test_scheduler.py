@@ -4,7 +4,6 @@ from jobs_world import command_spec, job_context, worker_info
 
 from iriscw.cloud.model import Capacity
 from iriscw.fleet.messages import Cordon, Cordoned, DemandRouted, SliceGone, WorkerLost, WorkerReady, WorkersMissed
-from iriscw.jobs import explaining
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsOver,
@@ -27,8 +26,9 @@ from iriscw.jobs.messages import (
     Placed,
     ReportJob,
 )
-from iriscw.jobs.schedule import Scheduler
-from iriscw.jobs.scheduler import REPORT_WINDOW, SchedulerDecisions
+from iriscw.jobs.scheduling import explaining
+from iriscw.jobs.scheduling.scheduler import REPORT_WINDOW, SchedulerDecisions
+from iriscw.jobs.scheduling.state import Scheduler
 from iriscw.runtime.vocabulary import ActorPath, Continue, ReplyTo, SetTimer, Tell, Undelivered
 
 FLEET = ActorPath("/fleet")

@@ -15,7 +15,7 @@ from iriscw.jobs.messages import (
     Placed,
     Placement,
 )
-from iriscw.jobs.schedule import DEMAND_INTERVAL
+from iriscw.jobs.scheduling.state import DEMAND_INTERVAL
 from iriscw.runtime.vocabulary import ActorPath, Undelivered
 
 FIRST, OTHER = "slice-0-0", "slice-1-1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 from scheduler_walk import CPUS, SPECS, WORKERS, Walk
 
-from iriscw.jobs.scheduler import DEMAND_REPEAT
+from iriscw.jobs.scheduling.scheduler import DEMAND_REPEAT
 from profiles import examples
 
 WALKS = examples(60)

@@ -6,7 +6,7 @@ from metering import Meter, OneSlice
 
 from iriscw.jobs.messages import DescribeJob, TerminateJob
 from iriscw.jobs.model import Ending, JobState, Observation, TaskState
-from iriscw.jobs.placement import MAX_ATTEMPTS_PER_WORKER
+from iriscw.jobs.scheduling.placement import MAX_ATTEMPTS_PER_WORKER
 from iriscw.jobs.step_limits import STEP_ATTEMPTS, STEP_BYTES, STEP_WORKERS, parts_of, steps_of
 from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import SECOND

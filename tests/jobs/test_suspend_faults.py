@@ -8,9 +8,9 @@ from test_jobs_under_faults import Trial
 
 from iriscw.cloud.model import Capacity
 from iriscw.errors import IriscwError
-from iriscw.jobs import desired_attempts, ledger as ledgers
 from iriscw.jobs.errors import SuspensionRefused
-from iriscw.jobs.ledger import Ledger
+from iriscw.jobs.job import desired_attempts, ledger as ledgers
+from iriscw.jobs.job.ledger import Ledger
 from iriscw.jobs.messages import SubmitJob
 from iriscw.jobs.model import Suspension
 from iriscw.jobs.suspension.effects import FreezeAttempt, Frozen, ThawAttempt, Thawed

@@ -2,8 +2,8 @@
 
 from jobs_world import command_spec
 
-from iriscw.jobs import views
-from iriscw.jobs.ledger import Ledger, evolve
+from iriscw.jobs.job import views
+from iriscw.jobs.job.ledger import Ledger, evolve
 from iriscw.jobs.messages import MAX_PAGE, DescribeJob, ListTasks
 from iriscw.jobs.model import Ending, JobState, TaskState
 from iriscw.jobs.records import (

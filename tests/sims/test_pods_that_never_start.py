@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from iriscw.fleet.model import Trouble
-from iriscw.fleet.slices import MAX_POD_FAILURES
+from iriscw.fleet.slices.slice import MAX_POD_FAILURES
 from iriscw_sims.swarm import draw_plan
 from iriscw_sims.world import World
 

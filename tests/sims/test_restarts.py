@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from iriscw.cloud.model import LABEL_SLICE
-from iriscw.fleet import group_rules
+from iriscw.fleet.groups import rules as group_rules
 from iriscw.fleet.messages import WorkersMissed
 from iriscw.jobs.model import Ending, JobState
 from iriscw.runtime.vocabulary import SECOND

@@ -5,7 +5,7 @@ from random import Random
 import attrs
 import pytest
 
-from iriscw.fleet import group_rules
+from iriscw.fleet.groups import rules as group_rules
 from iriscw.fleet.messages import WorkersMissed
 from iriscw_sims.shrinking import breaks_like, feasible, invariant_of, run_plan, shrink
 from iriscw_sims.swarm import FAULTS, RESTART_FAULTS, Fault, draw_plan

@@ -26,7 +26,7 @@ from iriscw.bench.plane import Figures, MeasurementFailed
 from iriscw.cloud.effects import CreateNodePool, CreatePod, DeletePod
 from iriscw.cloud.kube.messages import ApiRequest
 from iriscw.cloud.model import LABEL_GROUP, Attributes, Capacity
-from iriscw.fleet.experience import SHORT_LIFE
+from iriscw.fleet.groups.experience import SHORT_LIFE
 from iriscw.fleet.messages import SliceChanged
 from iriscw.fleet.model import GroupConfig, SliceState
 from iriscw.fleet.policy import GroupView

@@ -7,7 +7,7 @@ import tracemalloc
 
 from iriscw.bench.plane import ControlPlane, Figures, Stopwatch
 from iriscw.jobs.messages import MAX_PAGE, ListJobs, ListTasks, TerminateJob
-from iriscw.jobs.placement import MAX_ATTEMPTS_PER_WORKER
+from iriscw.jobs.scheduling.placement import MAX_ATTEMPTS_PER_WORKER
 
 OURS = (tracemalloc.Filter(True, "*/iriscw/jobs/*"), tracemalloc.Filter(True, "*/iriscw/runtime/*"))
 """Memory of the actors; that of the simulated disk and of the scripted workers is not part of a controller."""

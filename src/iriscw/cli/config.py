@@ -28,7 +28,7 @@ def check(*, file: Path) -> None:
     from iriscw.config.advice import advice
     from iriscw.config.dump import dump_config
     from iriscw.config.load import load_config
-    from iriscw.controller.plugin import checked_platform
+    from iriscw.controller.platforms.plugin import checked_platform
 
     loaded, missing = load_config(file), ""
     if loaded.platform.plugin is not None:

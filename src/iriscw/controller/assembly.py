@@ -48,8 +48,8 @@ from iriscw.controller.features.opening import OpenFeatures
 from iriscw.controller.installed import installed_features
 from iriscw.controller.kept_secrets import KeptSecrets, open_secrets
 from iriscw.controller.kept_state import open_state
-from iriscw.controller.logs import LogLimits
-from iriscw.controller.platforms import OpenPlatform, open_platform
+from iriscw.controller.platforms.opening import OpenPlatform, open_platform
+from iriscw.controller.stores.logs import LogLimits
 from iriscw.controller.usual_port import dialled, usual_port
 from iriscw.errors import InvalidArgument
 from iriscw.fleet.policy import Policy, default_policy
@@ -190,7 +190,7 @@ class Controller:
             ReplicaUnreachable: the place of the journal's second copy does not answer.
             SecretsMissing, InvalidTls: the folder with secrets lacks some, or its certificate is no good.
             WorkdirLocked, WorkdirCorrupt: see the local platform.
-            InvalidAccess, NoSuchNamespace, CloudError: see :func:`iriscw.controller.coreweave.open_coreweave`.
+            InvalidAccess, NoSuchNamespace, CloudError: see ``open_coreweave``.
             NoSuchPlatform, AmbiguousPlatform, BrokenPlatform, InvalidSettings: of a package, see ``open_plugin``.
             AmbiguousFeature, BrokenFeature: of an installed package, see ``installed_features``.
             InvalidStoreUrl, NoSuchStore: the bundle prefix is none.
@@ -223,7 +223,7 @@ class Controller:
             log.warning("the configuration: %s", each)
         secrets = self._secrets = await open_secrets(config, state)
         if self._given_drivers is None and config.platform.coreweave is not None:
-            from iriscw.controller.leading import lead
+            from iriscw.controller.platforms.leading import lead
 
             self._fence = await stack.enter_async_context(lead(config.platform.coreweave))
         self._state = await open_state(stack, config, state, self._bundle_prefix, self._log_limits)

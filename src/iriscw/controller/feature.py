@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from iriscw.controller.doors.figures import Family
     from iriscw.controller.doors.streams import Switchboard
     from iriscw.controller.events import EventHub
-    from iriscw.controller.platforms import OpenPlatform
-    from iriscw.controller.stores import Stores
+    from iriscw.controller.platforms.opening import OpenPlatform
+    from iriscw.controller.stores.stores import Stores
     from iriscw.controller.tokens import ControllerTokens
     from iriscw.fleet.model import FleetConfig
     from iriscw.journal.port import Journal

@@ -28,7 +28,7 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.controller.stored_files import append_whole, naming
+from iriscw.controller.stores.stored_files import append_whole, naming
 from iriscw.errors import OperationError
 from iriscw.files import write_atomic
 

@@ -16,14 +16,14 @@ import attrs
 
 from iriscw.config.model import ClusterConfig, Durability
 from iriscw.controller import settings
-from iriscw.controller.archive import RESULTS, Archive, folders
 from iriscw.controller.errors import OwnershipUnclear
-from iriscw.controller.logs import LogLimits, LogStore
 from iriscw.controller.ordered_exit import uncut
-from iriscw.controller.payloads import Payloads
-from iriscw.controller.replica_store import open_vault
-from iriscw.controller.results import LARGE_BYTES, ResultStore
-from iriscw.controller.stores import Stores
+from iriscw.controller.stores.archive import RESULTS, Archive, folders
+from iriscw.controller.stores.logs import LogLimits, LogStore
+from iriscw.controller.stores.payloads import Payloads
+from iriscw.controller.stores.replica_store import open_vault
+from iriscw.controller.stores.results import LARGE_BYTES, ResultStore
+from iriscw.controller.stores.stores import Stores
 from iriscw.files import make_private_folder
 from iriscw.journal.replica import Replica
 from iriscw.journal.sqlite import SqliteJournal

@@ -22,8 +22,8 @@ from iriscw.config.model import (
 from iriscw.controller.heartbeats import Heartbeats
 from iriscw.fleet.model import TASK_RUNTIME, FleetConfig, GroupConfig, Timing
 from iriscw.jobs.actor import JobsConfig
-from iriscw.jobs.placement import PYTHON
 from iriscw.jobs.registry import RegistryLimits
+from iriscw.jobs.scheduling.placement import PYTHON
 from iriscw.jobs.settings import JobSettings
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.tiers.drivers.s3_place import place_variables, with_own

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from iriscw.controller.doors.access import Access
-from iriscw.controller.logs import LogStore
-from iriscw.controller.results import ResultStore
+from iriscw.controller.stores.logs import LogStore
+from iriscw.controller.stores.results import ResultStore
 from iriscw.jobs.messages import MAX_PAGE, JobChanged, JobPage, ListJobs
 from iriscw.jobs.model import JOB_TERMINAL
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from iriscw.fleet import group_rules, groups, pods, root, slice_rules, slices
+from iriscw.fleet import pods, root
+from iriscw.fleet.groups import group as groups, rules as group_rules
 from iriscw.fleet.model import FleetConfig
 from iriscw.fleet.policy import Policy, default_policy
+from iriscw.fleet.slices import rules as slice_rules, slice as slices
 from iriscw.runtime.behavior import Backoff, Behavior, ChildSpec, EffectFunction, SessionFunction, Supervision
 from iriscw.runtime.vocabulary import SECOND
 

@@ -34,7 +34,7 @@ from iriscw.cloud.model import (
     Removed,
     Upserted,
 )
-from iriscw.fleet.groups import empty_row
+from iriscw.fleet.groups.group import empty_row
 from iriscw.fleet.messages import (
     MAX_DEMAND_ENTRIES,
     ActivityChanged,

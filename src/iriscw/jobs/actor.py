@@ -16,17 +16,18 @@ from __future__ import annotations
 
 import attrs
 
-from iriscw.jobs import ledger, registry
+from iriscw.jobs import registry
 from iriscw.jobs.errors import SuspensionRefused
-from iriscw.jobs.job import JobDecisions
-from iriscw.jobs.ledger import Ledger
-from iriscw.jobs.link import STOP_GRACE, Link, LinkDecisions
-from iriscw.jobs.links import Links, LinksDecisions
+from iriscw.jobs.job import ledger
+from iriscw.jobs.job.decisions import JobDecisions
+from iriscw.jobs.job.ledger import Ledger
+from iriscw.jobs.links.link import STOP_GRACE, Link, LinkDecisions
+from iriscw.jobs.links.links import Links, LinksDecisions
 from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.jobs.ports import Freezer, Logs, Streams
 from iriscw.jobs.registry import Entry, Registry, RegistryDecisions, RegistryLimits
-from iriscw.jobs.schedule import Scheduler
-from iriscw.jobs.scheduler import SchedulerDecisions
+from iriscw.jobs.scheduling.scheduler import SchedulerDecisions
+from iriscw.jobs.scheduling.state import Scheduler
 from iriscw.jobs.settings import DEFAULT_SETTINGS, JobSettings
 from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, FrozenAttempt, ThawAttempt, ThawedAttempt
 from iriscw.runtime.behavior import DEFAULT_SNAPSHOT_EVERY, Behavior, ChildSpec, Restart

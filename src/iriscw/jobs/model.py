@@ -149,7 +149,7 @@ class Ending(enum.Enum):
 
 
 class Assembly(enum.Enum):
-    """Where a gang stands that is placed in several parts. See :mod:`iriscw.jobs.gangs`."""
+    """Where a gang stands that is placed in several parts. See :mod:`iriscw.jobs.job.gangs`."""
 
     NONE = "none"
     """It waits, or is whole."""

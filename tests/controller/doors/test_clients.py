@@ -15,7 +15,7 @@ from iriscw.errors import ActorRestarted, InvalidArgument
 from iriscw.fleet.messages import ReopenGroup
 from iriscw.fleet.model import NoSuchGroup
 from iriscw.jobs.errors import ImageNotSupported, JobExists, KeyReused, NoSuchJob, PythonNotSupported, TooManyJobs
-from iriscw.jobs.job_queries import OWN_STATE
+from iriscw.jobs.job.queries import OWN_STATE
 from iriscw.jobs.messages import ExplainJobs, JobReasons
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.proto.iriscw import v1

@@ -19,14 +19,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for away_store
 from away_store import AwayStore
 
 from iriscw.cloud.model import Attributes, Capacity
-from iriscw.controller.archive import Archive
 from iriscw.controller.doors import intake as module
 from iriscw.controller.doors.intake import LOG_PATIENCE_S, RESULT_PATIENCE_S, Intake
 from iriscw.controller.doors.rules import MAX_HELD_ATTEMPTS
 from iriscw.controller.doors.streams import Connection
 from iriscw.controller.granted_attempts import HeldAttempts
-from iriscw.controller.logs import LogStore
-from iriscw.controller.results import MAX_MISMATCHES, ResultStore
+from iriscw.controller.stores.archive import Archive
+from iriscw.controller.stores.logs import LogStore
+from iriscw.controller.stores.results import MAX_MISMATCHES, ResultStore
 from iriscw.errors import InvalidArgument
 from iriscw.fleet.model import WorkerInfo
 from iriscw.jobs.model import Ending, Observation, Suspension, TaskState
@@ -290,7 +290,7 @@ async def test_a_result_that_is_too_big_holds_nothing_back(desk: Desk) -> None:
 
 async def test_a_result_that_grows_too_big(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its end does not wait for what cannot come, and its worker is not kept waiting for acknowledgements."""
-    monkeypatch.setattr("iriscw.controller.results.MAX_RESULT_BYTES", 8)
+    monkeypatch.setattr("iriscw.controller.stores.results.MAX_RESULT_BYTES", 8)
     assert (await desk.see(ended())).ending is None
     desk.acks()
     await desk.chunk(data=b"x" * 4)

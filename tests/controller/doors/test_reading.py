@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from iriscw.controller.doors.reading import LogReading
-from iriscw.controller.logs import LogStore
+from iriscw.controller.stores.logs import LogStore
 from iriscw.proto.iriscw import v1
 
 JOB = "job-aaaaaaaaaaaa"

@@ -90,7 +90,7 @@ async def open_desks(context):
         root=context.folder / "desks",
         budget=Capacity(cpu_milli=1000 * desks, memory_bytes=desks << 30),
         cluster=context.cluster,
-        argv=(sys.executable, "-m", "iriscw.controller.local_pod", context.controller_address, str(cache)),
+        argv=(sys.executable, "-m", "iriscw.controller.platforms.local_pod", context.controller_address, str(cache)),
         environment=context.worker_environment,
         boot_delay_s=0.0,
         cache=cache,

@@ -10,7 +10,7 @@ JOINING, LIFECYCLE, OWNERSHIP = "cloud/kube/joining.py", "cloud/lifecycle.py", "
 PARSING, ROOT, RULES, WATCHING = (
     "cloud/kube/parsing.py",
     "fleet/root.py",
-    "fleet/slice_rules.py",
+    "fleet/slices/rules.py",
     "cloud/kube/watching.py",
 )
 

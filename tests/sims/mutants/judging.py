@@ -7,7 +7,8 @@ somebody notices, what is cheap first: a few seeds of the simulation, which find
 the module (``tests/fleet/test_pods.py``, ``test_pod_laws.py``); those of its feature; more seeds. A child that needs
 more than its share of CPU is taken for one that noticed: a bug that makes decisions run in circles does.
 
-    python judging.py fleet/slices.py:move:command:2 ...      # or: --module fleet/slices.py, --every 17, --first 3
+    python judging.py fleet/slices/slice.py:move:command:2 ...
+    python judging.py --module fleet/slices/slice.py --every 17 --first 3
 """
 
 import argparse
@@ -104,8 +105,9 @@ def _tests(mutation: Mutation) -> str:
     import hypothesis
     import pytest
 
-    feature, _, name = mutation.module.removesuffix(".py").partition("/")
-    nearest = tuple(f"test_{each}" for each in (name, name.removesuffix("s") + "_"))
+    feature, *rooms, name = mutation.module.removesuffix(".py").split("/")
+    within = [f"{room.removesuffix('s')}_" for room in rooms]
+    nearest = tuple(f"test_{each}" for each in (name, name.removesuffix("s") + "_", *within))
 
     class First:
         failed = ""

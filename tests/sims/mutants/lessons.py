@@ -15,7 +15,7 @@ from planted import JOB, PODS, SCALING, SCHEDULER
 from anchors import Mutant
 
 OWNERSHIP, REFLECTOR = "cloud/kube/ownership.py", "cloud/kube/reflector.py"
-PARSING, REFUSALS = "cloud/kube/parsing.py", "jobs/refusals.py"
+PARSING, REFUSALS = "cloud/kube/parsing.py", "jobs/scheduling/refusals.py"
 CLOCKS = "tests/sims/test_clocks.py::test_no_decision_rests_on_a_clock_of_the_platform"
 
 
@@ -166,7 +166,7 @@ LESSONS = (
         "iris 9",
         "a deletion that was acknowledged and did not happen is not repeated",
         (
-            "fleet/slice_rules.py",
+            "fleet/slices/rules.py",
             "completed",
             "(delete_again(piece, ctx), report(piece, ctx))",
             "(report(piece, ctx),)",
@@ -178,7 +178,7 @@ LESSONS = (
         "iris 16",
         "a decision asks the cloud itself and waits for the answer: nobody else decides meanwhile",
         (
-            "fleet/slices.py",
+            "fleet/slices/slice.py",
             "ask_for_pool",
             "piece.asking = True",
             ("import subprocess\nsubprocess.run(['cloud', 'create', piece.seed.slice_id], check=True)"),

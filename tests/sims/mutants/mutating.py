@@ -1,6 +1,6 @@
 """Small bugs made from the source of decisions: one change of one place at a time.
 
-A mutation is named by where it is and what it does: ``fleet/slices.py:move:command:2`` is the second command that
+A mutation is named by where it is and what it does: ``fleet/slices/slice.py:move:command:2`` is the second command that
 ``move`` can forget. The numbers count within a function, so that a change of another function renames nothing. Texts
 (f-strings, reasons, docstrings, a choice between two) and assertions (``strict=True`` is one) are left alone: the first
 decide nothing, the second are checks.
@@ -34,6 +34,8 @@ import attrs
 
 SOURCES = Path(__file__).resolve().parents[3] / "src" / "iriscw"
 
+ROOMS = ("fleet", "fleet/groups", "fleet/slices", "jobs", "jobs/job", "jobs/links", "jobs/scheduling")
+
 NO_DECISIONS = (
     *("__init__", "actor", "errors", "messages", "model", "ports", "reasons", "settings", "signals", "views"),
     "jobs/records",
@@ -42,10 +44,8 @@ NO_DECISIONS = (
 
 
 def _modules() -> tuple[str, ...]:
-    names = [
-        f"{feature}/{path.stem}" for feature in ("fleet", "jobs") for path in sorted((SOURCES / feature).glob("*.py"))
-    ]
-    return tuple(f"{name}.py" for name in names if not {name, name.partition("/")[2]} & {*NO_DECISIONS})
+    names = [f"{room}/{path.stem}" for room in ROOMS for path in sorted((SOURCES / room).glob("*.py"))]
+    return tuple(f"{name}.py" for name in names if not {name, name.rpartition("/")[2]} & {*NO_DECISIONS})
 
 
 MODULES = _modules()

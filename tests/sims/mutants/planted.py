@@ -7,8 +7,8 @@ def _bug(name, *edits, seeds=300, first=0):
     return Mutant(name, edits, seeds, first)
 
 
-PODS, SLICES, SCALING = "fleet/pods.py", "fleet/slices.py", "fleet/scaling.py"
-SCHEDULER, JOB, SUSPENDING = "jobs/scheduler.py", "jobs/job.py", "jobs/suspension/decisions.py"
+PODS, SLICES, SCALING = "fleet/pods.py", "fleet/slices/slice.py", "fleet/groups/scaling.py"
+SCHEDULER, JOB, SUSPENDING = "jobs/scheduling/scheduler.py", "jobs/job/decisions.py", "jobs/suspension/decisions.py"
 
 MUTANTS = (
     _bug(
@@ -119,11 +119,11 @@ MUTANTS = (
     ),
     _bug(
         "missed-slices-never-told",
-        ("fleet/groups.py", "workers_missed", "slice_id not in group.promises and (not left)", "not slice_id"),
+        ("fleet/groups/group.py", "workers_missed", "slice_id not in group.promises and (not left)", "not slice_id"),
     ),
     _bug(
         "missed-workers-never-looked-for",
-        ("fleet/slice_missed.py", "workers_missed", "not piece.missed", "piece.missed"),
+        ("fleet/slices/missed.py", "workers_missed", "not piece.missed", "piece.missed"),
     ),
     _bug(
         "end-of-a-slice-counts-as-a-failure",
@@ -172,18 +172,18 @@ MUTANTS = (
     ),
     _bug(
         "one-slice-too-many",
-        ("fleet/sizing.py", "plan", "config.max_slices", "config.max_slices + 1"),
+        ("fleet/groups/sizing.py", "plan", "config.max_slices", "config.max_slices + 1"),
         (SCALING, "availability", "census.counted >= config.max_slices", "census.counted > config.max_slices"),
         (SCALING, "_request", "assert census.counted + count <= group.config.max_slices, 'INV-F4'", ""),
     ),
     _bug(
         "no-reason-for-pending-tasks",
-        ("jobs/explaining.py", "_explain", "f'{reason}; {routed}' if routed else reason", "''"),
+        ("jobs/scheduling/explaining.py", "_explain", "f'{reason}; {routed}' if routed else reason", "''"),
     ),
     _bug(
         "end-shown-before-its-log",
         (
-            "jobs/ends.py",
+            "jobs/job/ends.py",
             "end_attempt",
             "final and ending not in LOST and (seen.log_offset > seen.logs_stored)",
             "False",
@@ -256,7 +256,7 @@ MUTANTS = (
     _bug(
         "no-room-for-what-comes-back",
         (
-            "jobs/resuming.py",
+            "jobs/scheduling/resuming.py",
             "place_some",
             ("state.inventory.commit(host, uid, Commitment(job.job_id, known.attempt.index, job.spec.demand))"),
             "",
@@ -274,7 +274,7 @@ MUTANTS = (
     ),
     _bug(
         "checkpoint-of-a-stopped-attempt-stays",
-        ("jobs/ends.py", "_end_move", "drop is not None", "drop is not None and (not move.away)"),
+        ("jobs/job/ends.py", "_end_move", "drop is not None", "drop is not None and (not move.away)"),
         first=28,
     ),
     _bug(
@@ -302,7 +302,7 @@ MUTANTS = (
     _bug(
         "what-waits-for-a-worker-is-not-reported",
         (
-            "jobs/reports.py",
+            "jobs/job/reports.py",
             "report_part",
             "uid in ledger.away and ledger.open and waits_for_worker(ledger.moves[uid])",
             "uid in ledger.away and (not ledger.open) and waits_for_worker(ledger.moves[uid])",

@@ -28,15 +28,15 @@ BUGS = 160
 SAMPLE = (
     "fleet/lifecycle.py:_pod_rows:row:13",
     "fleet/lifecycle.py:_slice_rows:row:23",
-    "fleet/slices.py:move:guard:2",
-    "fleet/slice_rules.py:completed:command:4",
-    "fleet/slice_end.py:dismiss:command:5",
+    "fleet/slices/slice.py:move:guard:2",
+    "fleet/slices/rules.py:completed:command:4",
+    "fleet/slices/ending.py:dismiss:command:5",
     "fleet/pods.py:hung_up:guard:1",
     "fleet/records.py:evolve:assign:2",
-    "fleet/scaling.py:_cordon_longest_idle:command:1",
-    "jobs/job.py:JobDecisions.placed:record:1",
-    "jobs/link.py:LinkDecisions._synced:command:2",
-    "jobs/placement.py:Inventory.commit:assign:2",
+    "fleet/groups/scaling.py:_cordon_longest_idle:command:1",
+    "jobs/job/decisions.py:JobDecisions.placed:record:1",
+    "jobs/links/link.py:LinkDecisions._synced:command:2",
+    "jobs/scheduling/placement.py:Inventory.commit:assign:2",
     "jobs/lifecycle.py:(module):entry:3",
 )
 """One of each kind, in all modules that matter."""
@@ -104,7 +104,9 @@ def test_a_control_changes_nothing():
 
 def test_all_that_decides_is_changed():
     """Tables, rules and the state that they read; values and assembly are not."""
-    assert {"fleet/lifecycle.py", "fleet/slice_rules.py", "jobs/lifecycle.py", "jobs/scheduler.py"} <= {*MODULES}
+    assert {"fleet/lifecycle.py", "fleet/slices/rules.py", "jobs/lifecycle.py", "jobs/scheduling/scheduler.py"} <= {
+        *MODULES
+    }
     assert not {"fleet/model.py", "jobs/messages.py", "jobs/records.py", "fleet/actor.py"} & {*MODULES}
 
 

@@ -56,7 +56,7 @@ BUGS = {
         "a-stray-is-gone-and-nobody-is-told",
         ("fleet/pods.py", "_stray_gone", "[Tell(place.seed.scheduler, loss)]", "[]"),
         # since seed 1100824 the scheduler asks, so neither alone is seen
-        ("jobs/scheduler.py", "SchedulerDecisions.worker_ready", "host.commitments", "False"),
+        ("jobs/scheduling/scheduler.py", "SchedulerDecisions.worker_ready", "host.commitments", "False"),
     ),
 }
 """By the seed that found it first, in the world of then; a plan of each is kept."""

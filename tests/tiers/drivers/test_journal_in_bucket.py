@@ -8,7 +8,7 @@ import gs_stage
 import pytest
 import s3_stage
 
-from iriscw.controller.replica_store import open_vault
+from iriscw.controller.stores.replica_store import open_vault
 from iriscw.errors import JournalLost
 from iriscw.journal.conformance import BOUND_BYTES, REGISTRY, facts
 from iriscw.journal.replica import Replica

@@ -38,7 +38,7 @@ from iriscw.agent.uplink.messages import (
 )
 from iriscw.agent.uplink.session import Session
 from iriscw.agent.uplink.stream import ControllerStream, Uplink
-from iriscw.agent.wire import DEFAULT_LOCK_MS, MILLISECOND, text
+from iriscw.agent.wire import DEFAULT_LOCK_MS, text
 from iriscw.checkpoint.drivers.loading import default_tier
 from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
 from iriscw.errors import (
@@ -82,6 +82,7 @@ from iriscw.nodes.model import (
 from iriscw.processes.identity import ProcessIdentity, pid_namespace
 from iriscw.processes.sweep import carries
 from iriscw.runtime import ActorSystem, Behavior, ChildSpec, Restart
+from iriscw.runtime.vocabulary import MILLISECOND
 
 if TYPE_CHECKING:
     from iriscw.agent.daemon import Agent

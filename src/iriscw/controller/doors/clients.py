@@ -21,13 +21,13 @@ from iriscw.controller.doors.rules import CLIENT_RULES
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
 from iriscw.controller.events import EventHub
-from iriscw.controller.payloads import display_name
-from iriscw.controller.stores import Stores
+from iriscw.controller.stores.payloads import display_name
+from iriscw.controller.stores.stores import Stores
 from iriscw.controller.waiting import Reasons, steady
 from iriscw.errors import InvalidArgument, OperationError
 from iriscw.jobs import wire
 from iriscw.jobs.errors import ImageNotSupported, PythonNotSupported
-from iriscw.jobs.job_queries import OWN_STATE
+from iriscw.jobs.job.queries import OWN_STATE
 from iriscw.jobs.messages import (
     ExplainJobs,
     JobPage,
@@ -42,7 +42,7 @@ from iriscw.jobs.messages import (
     TerminateJob,
 )
 from iriscw.jobs.model import JOB_TERMINAL
-from iriscw.jobs.placement import PYTHON
+from iriscw.jobs.scheduling.placement import PYTHON
 from iriscw.jobs.traits import MAX_REASON_CHARS
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context

@@ -22,8 +22,8 @@ from prometheus_client.registry import Collector
 from iriscw.controller.admission import AdmissionStatistics
 from iriscw.controller.doors.commands import CommandStatistics
 from iriscw.controller.doors.figures import gauge, gauges
-from iriscw.controller.logs import LogStatistics
-from iriscw.controller.result_model import ResultStatistics
+from iriscw.controller.stores.logs import LogStatistics
+from iriscw.controller.stores.result_model import ResultStatistics
 from iriscw.controller.suspension_figures import PhaseStatistics
 from iriscw.fleet.model import FleetDescription
 from iriscw.jobs.messages import SchedulerStatistics

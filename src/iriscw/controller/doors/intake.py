@@ -22,9 +22,9 @@ import anyio
 from iriscw.controller.doors.rules import MAX_HELD_ATTEMPTS
 from iriscw.controller.doors.streams import Connection, PendingEnd
 from iriscw.controller.granted_attempts import HeldAttempts
-from iriscw.controller.logs import AttemptLog, LogStore
-from iriscw.controller.result_model import Reference, Verdict
-from iriscw.controller.results import ResultStore
+from iriscw.controller.stores.logs import AttemptLog, LogStore
+from iriscw.controller.stores.result_model import Reference, Verdict
+from iriscw.controller.stores.results import ResultStore
 from iriscw.errors import InvalidArgument
 from iriscw.jobs import wire
 from iriscw.jobs.model import Ending, Observation, Observed, Suspension, TaskState

@@ -13,8 +13,8 @@ from contextlib import aclosing
 import anyio
 
 from iriscw.controller.events import EventHub
-from iriscw.controller.logs import AttemptLog, LogStore
-from iriscw.controller.results import ResultStore
+from iriscw.controller.stores.logs import AttemptLog, LogStore
+from iriscw.controller.stores.results import ResultStore
 from iriscw.jobs.messages import MAX_PAGE, ListTasks, TaskPage
 from iriscw.proto.iriscw import v1
 

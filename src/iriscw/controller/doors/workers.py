@@ -43,8 +43,8 @@ from iriscw.controller.doors.streams import Connection, Switchboard
 from iriscw.controller.errors import NoSuchBundle
 from iriscw.controller.granted_attempts import HeldAttempts
 from iriscw.controller.heartbeats import Heartbeats
-from iriscw.controller.logs import Named
-from iriscw.controller.stores import Stores
+from iriscw.controller.stores.logs import Named
+from iriscw.controller.stores.stores import Stores
 from iriscw.controller.tokens import ControllerTokens, WorkerPrincipal
 from iriscw.errors import (
     ActorRestarted,

@@ -14,7 +14,7 @@ from iriscw.controller.doors.figures import COUNTER, counter, gauge, gauges, lab
 from iriscw.controller.doors.workers import WorkerDoor, WorkerSettings
 from iriscw.controller.feature import Background, Feature, FeatureContext, Parts
 from iriscw.controller.granted_attempts import HeldAttempts
-from iriscw.controller.local_leftovers import Lives, workers_of
+from iriscw.controller.platforms.local_leftovers import Lives, workers_of
 from iriscw.controller.upkeep import Sweep
 from iriscw.controller.waiting import Reasons
 from iriscw.fleet.model import FleetConfig

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from iriscw.jobs.ends import Ends
-from iriscw.jobs.ledger import Ledger
+from iriscw.jobs.job.ends import Ends
+from iriscw.jobs.job.ledger import Ledger
 from iriscw.jobs.meeting.messages import EndpointPage, EndpointRow, EndpointsChanged, ListEndpoints
 from iriscw.jobs.meeting.places import LEADER, is_met
 from iriscw.jobs.messages import MAX_PAGE, StartRest

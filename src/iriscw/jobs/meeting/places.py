@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from iriscw.jobs.ledger import Ledger
+from iriscw.jobs.job.ledger import Ledger
 from iriscw.jobs.messages import Placement
 from iriscw.jobs.model import GangPlace
 from iriscw.runtime.vocabulary import replace

@@ -46,10 +46,10 @@ from itertools import islice
 from typing import Any
 
 from iriscw.errors import InvalidArgument
-from iriscw.jobs.desired_attempts import latest_attempt, link_of, run_order, scheduler_of, stop_for
-from iriscw.jobs.ends import Ends, conclude, end_attempt, move_of, step
 from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded, TaskNotRunning
-from iriscw.jobs.ledger import Ledger
+from iriscw.jobs.job.desired_attempts import latest_attempt, link_of, run_order, scheduler_of, stop_for
+from iriscw.jobs.job.ends import Ends, conclude, end_attempt, move_of, step
+from iriscw.jobs.job.ledger import Ledger
 from iriscw.jobs.messages import AttemptsOver, RunAttempts, StopAttempts
 from iriscw.jobs.model import TASK_TERMINAL, Attempt, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.settings import JobSettings
