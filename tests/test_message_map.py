@@ -47,7 +47,7 @@ ACTORS = {
         "/fleet/<group>": group_rules.RULES,
         "/fleet/<group>/<slice>": slice_rules.RULES,
         "/fleet/<group>/<slice>/<worker>": pods.RULES,
-        "/jobs": unmade(registry.RegistryDecisions),
+        "/jobs": unmade(registry.JobRegistryDecisions),
         "/jobs/scheduler": unmade(scheduler.SchedulerDecisions),
         "/jobs/links": unmade(links.LinksDecisions),
         "/jobs/links/<worker>": unmade(link.LinkDecisions),
@@ -57,7 +57,7 @@ ACTORS = {
         "/nodes/agent/<node>": mirror.rules(),
     },
     "Worker": {
-        "/attempts": unmade(attempts.RegistryDecisions),
+        "/attempts": unmade(attempts.AttemptRegistryDecisions),
         "/attempts/<attempt>": lifecycle.rules(),
         "/session": worker_session.rules(),
     },

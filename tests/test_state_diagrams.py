@@ -11,7 +11,7 @@ from iriscw.fleet.lifecycle import POD_TABLE, SLICE_TABLE, PodState, SliceState
 from iriscw.freeze import freezing, thawing
 from iriscw.freeze.model import FreezePhase, ThawPhase
 from iriscw.worker.lifecycle import TRANSITIONS
-from iriscw.worker.model import Phase
+from iriscw.worker.model import AttemptPhase
 
 PAGE = Path(__file__).parents[1] / "docs" / "internals" / "states.md"
 
@@ -45,9 +45,9 @@ def of_freeze() -> Iterable[Arrow]:
         else:
             yield phase, row.then, "done, it ends"
             yield phase, row.then_running, "done, it runs on"
-        if row.failed is freezing.Turn.UNDO:
+        if row.failed is freezing.FreezeTurn.UNDO:
             yield phase, FreezePhase.UNDOING, "failed"
-        elif row.failed is freezing.Turn.OVER:
+        elif row.failed is freezing.FreezeTurn.OVER:
             yield phase, FreezePhase.OVER, "failed"
 
 
@@ -56,16 +56,16 @@ def of_thaw() -> Iterable[Arrow]:
     for phase, row in thawing.PHASES.items():
         for then in row.then:
             yield phase, then, "done"
-        if row.failed is thawing.Turn.KILL and phase is not ThawPhase.KILLING:
+        if row.failed is thawing.ThawTurn.KILL and phase is not ThawPhase.KILLING:
             yield phase, ThawPhase.KILLING, "failed"
-        elif row.failed is thawing.Turn.OVER:
+        elif row.failed is thawing.ThawTurn.OVER:
             yield phase, ThawPhase.OVER, "failed"
 
 
 DIAGRAMS = {
     "A slice": ("fleet.lifecycle.SLICE_TABLE", SliceState.REQUESTED, list(of_events(SLICE_TABLE))),
     "A worker's place in a slice": ("fleet.lifecycle.POD_TABLE", PodState.VACANT, list(of_events(POD_TABLE))),
-    "An attempt on its worker": ("worker.lifecycle.TRANSITIONS", Phase.NEW, list(of_records(TRANSITIONS))),
+    "An attempt on its worker": ("worker.lifecycle.TRANSITIONS", AttemptPhase.NEW, list(of_records(TRANSITIONS))),
     "A freeze": ("freeze.freezing.PHASES", FreezePhase.LOOKING, list(of_freeze())),
     "A thaw": ("freeze.thawing.PHASES", ThawPhase.OPENING, list(of_thaw())),
 }

@@ -287,6 +287,30 @@ def test_file_lengths(sources):
     _fail_with([f"{s.path}: {s.lines} lines, limit {FILE_LIMIT}" for s in sources if s.lines > FILE_LIMIT])
 
 
+NAMED_ALIKE = (
+    *("Client", "Cluster", "Connecting", "Job"),  # of iriscw.blocking: each is the other one, for scripts
+    *("ControllerStream", "Session", "Connected", "Dial", "Disconnected", "Due", "Resync", "TurnedAway", "Welcomed"),
+    *("Attempt", "AttemptEnded", "AttemptEquipped", "AttemptSuspended", "CheckpointDropped"),
+    *("Finding", "Order", "Orders", "Reply", "ResultMissing", "StopOrder", "Unavailable"),
+)
+"""What several classes are called: twins of the links of workers and agents, and of records on either side of one.
+None comes to it: a reader who finds a name has to know which class is meant."""
+
+
+def test_no_two_classes_of_one_name(sources):
+    """Each class has a name of its own, but for those that are listed."""
+    homes = {}
+    for source in sources:
+        if not source.module.startswith("iriscw.") or ".proto." in source.module:
+            continue
+        for node in source.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(source.module)
+    alike = {name: modules for name, modules in homes.items() if len(modules) > 1}
+    assert {name: modules for name, modules in alike.items() if name not in NAMED_ALIKE} == {}
+    assert {*NAMED_ALIKE} <= {*alike}, "a name that is one's own by now leaves the list"
+
+
 @pytest.fixture(scope="module")
 def test_files(repository):
     """Every file below tests/, parsed."""

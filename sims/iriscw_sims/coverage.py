@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from iriscw.fleet.model import Availability, PodState, SliceState, Trouble
-from iriscw.fleet.pods import Place
+from iriscw.fleet.pods import WorkerPlace
 from iriscw.fleet.signals import GroupReported, PodReported, SliceReported
 from iriscw.fleet.slices.slice import Slice
 from iriscw.jobs.links.link import Link
@@ -75,7 +75,7 @@ class Coverage:
         self._seen: dict[str, None] = {}
         self._looks: Mapping[type[Any], Callable[[Any], None]] = {
             Slice: self._slice,
-            Place: self._place,
+            WorkerPlace: self._place,
             Link: self._link,
         }
 
@@ -131,7 +131,7 @@ class Coverage:
         self._saw(_NAMES[piece.state])
         self._saw(_NAMES[piece.trouble])
 
-    def _place(self, place: Place) -> None:
+    def _place(self, place: WorkerPlace) -> None:
         self._saw(_NAMES[place.state])
 
     def _link(self, link: Link) -> None:

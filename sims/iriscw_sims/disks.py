@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from iriscw.journal.entries import Entry, Kind
+from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.memory import MemoryDisk
 from iriscw.journal.records import REGISTRY
 
-_RECORD = Kind.RECORD
+_RECORD = EntryKind.RECORD
 
 
 class WatchedDisk(MemoryDisk):

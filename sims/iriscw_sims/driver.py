@@ -29,13 +29,13 @@ from iriscw.cloud.kube.exchange import (
     CloseWatch,
     Event,
     Fail,
-    Fetch,
     Fetched,
     FetchFailed,
+    FetchObjects,
     OpenWatch,
     Show,
     Token,
-    Wake,
+    WakeAfter,
     WatchEnded,
     WatchItem,
     Woken,
@@ -257,7 +257,7 @@ class Session:
     def _do(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
-                case Fetch(token=token, request=request):
+                case FetchObjects(token=token, request=request):
                     self._checks.lists(request)
                     self.driver.send(request, partial(self._answered, token, request))
                 case OpenWatch(token=token, request=request):
@@ -266,7 +266,7 @@ class Session:
                     connection = self._connections.pop(token, None)
                     if connection is not None:
                         connection.close()
-                case Wake(token=token, after=after):
+                case WakeAfter(token=token, after=after):
                     self.driver.server.after(after, self._tell, Woken(token))
                 case Show(event=event):
                     self.driver.told.watch_shows(self.kind)

@@ -25,7 +25,7 @@ import attrs
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.fleet.messages import WorkerLost
 from iriscw.fleet.model import SLICE_ID, pod_name, slice_name, slice_of
-from iriscw.fleet.pods import Place
+from iriscw.fleet.pods import WorkerPlace
 from iriscw.jobs.messages import AttemptsOver, JobChanged, JobView, TaskChanged
 from iriscw.jobs.model import JOB_TERMINAL, TASK_TERMINAL, Ending, JobSpec, JobState, Orders, TaskState
 from iriscw.jobs.records import (
@@ -503,7 +503,7 @@ class JobChecks:
         slice_id = slice_of(place[0])
         group = self.world.fleet_checks.ever.get(slice_id, "")
         believed = self.world.system.state(f"/fleet/{group}/{slice_id}/{place[0]}")
-        present = isinstance(believed, Place) and believed.incarnation == place[1]  # its pod may be gone, untold
+        present = isinstance(believed, WorkerPlace) and believed.incarnation == place[1]  # its pod may be gone, untold
         if present or "-".join(place) in self.world.workers.by_pod:
             # What an earlier incarnation ran does not touch the idle clock of the present one.
             self.last_end_on_slice[slice_id] = self.world.simulation.now

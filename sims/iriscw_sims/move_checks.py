@@ -20,7 +20,7 @@ import attrs
 
 from iriscw.fleet.model import slice_of
 from iriscw.jobs.errors import GangNotSuspendable
-from iriscw.jobs.job.ledger import Ledger, compact, evolve
+from iriscw.jobs.job.ledger import JobLedger, compact, evolve
 from iriscw.jobs.model import Ending, Orders, Suspension
 from iriscw.jobs.records import AttemptEnded
 from iriscw.jobs.scheduling.state import Scheduler
@@ -120,10 +120,10 @@ class MoveChecks:
         """Look at the job that wrote something about a suspension: its journal, and a snapshot, say what it knows."""
         path, self.wrote = self.wrote, ""
         state = self.world.system.state(path)
-        if self.world.system.crashed or not isinstance(state, Ledger):
+        if self.world.system.crashed or not isinstance(state, JobLedger):
             return
         for how, records in (("journal", self.world.system.journal.read(path)), ("snapshot", compact(state))):
-            fresh = Ledger(state.job_id, state.order, state.spec, state.submitted_wall_ns)
+            fresh = JobLedger(state.job_id, state.order, state.spec, state.submitted_wall_ns)
             for record in records:
                 evolve(fresh, record)
             if _counted(fresh) != _counted(state):
@@ -295,9 +295,9 @@ class MoveChecks:
                 self.broken("J3", f"{uid} has no worker, and holds room of {state.inventory.where[uid].info.worker_id}")
 
 
-_FIELDS = tuple(field.name for field in attrs.fields(Ledger) if field.eq)
+_FIELDS = tuple(field.name for field in attrs.fields(JobLedger) if field.eq)
 
 
-def _counted(ledger: Ledger) -> Ledger:
+def _counted(ledger: JobLedger) -> JobLedger:
     """Leave counts of zero out: states that no task is in any more."""
     return attrs.evolve(ledger, counts={state: count for state, count in ledger.counts.items() if count})

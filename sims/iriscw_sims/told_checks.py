@@ -29,7 +29,7 @@ from iriscw.cloud.kube.messages import ApiResponse
 from iriscw.cloud.model import LABEL_GROUP, LABEL_SLICE, LABEL_WORKER, CloudError
 from iriscw.fleet.lifecycle import GOING
 from iriscw.fleet.model import PodState, SliceState, Trouble
-from iriscw.fleet.pods import Place
+from iriscw.fleet.pods import WorkerPlace
 from iriscw.fleet.root import Fleet
 from iriscw.fleet.slices.slice import Slice
 from iriscw.runtime.vocabulary import SECOND
@@ -237,10 +237,10 @@ class ToldChecks:
         if place.state in _WORKS or fact.says == GONE:
             self.world.violate("F2", f"the pod {name} {fact.says}, and its place is {place.state.value}")
 
-    def _place(self, labels: Mapping[str, str]) -> Place | None:
+    def _place(self, labels: Mapping[str, str]) -> WorkerPlace | None:
         path = "/".join(labels.get(each, "") for each in (LABEL_GROUP, LABEL_SLICE, LABEL_WORKER))
         place = self.world.system.state(f"/fleet/{path}")
-        return place if isinstance(place, Place) and place.briefed else None
+        return place if isinstance(place, WorkerPlace) and place.briefed else None
 
     def _watch(self, kind: str, fact: Fact) -> None:
         fleet = self.world.system.state("/fleet")

@@ -85,9 +85,9 @@ if TYPE_CHECKING:
         load_config as load_config,
     )
     from iriscw.deploy.errors import (
+        ClusterRightsMissing as ClusterRightsMissing,
         ControllerNotReady as ControllerNotReady,
         NoInstallation as NoInstallation,
-        RightsMissing as RightsMissing,
         SeveralInstallations as SeveralInstallations,
     )
     from iriscw.errors import (
@@ -213,6 +213,7 @@ __all__ = [
     "ClientClosed",
     "Cluster",
     "ClusterNotRunning",
+    "ClusterRightsMissing",
     "ClusterStatus",
     "Command",
     "CommandKilled",
@@ -288,7 +289,6 @@ __all__ = [
     "Resources",
     "RestartsExhausted",
     "ResultDamaged",
-    "RightsMissing",
     "RpcDeadline",
     "RpcUnavailable",
     "SeveralInstallations",
@@ -423,7 +423,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "Resources": "iriscw.resources",
     "RestartsExhausted": "iriscw.errors",
     "ResultDamaged": "iriscw.client.errors",
-    "RightsMissing": "iriscw.deploy.errors",
+    "ClusterRightsMissing": "iriscw.deploy.errors",
     "RpcDeadline": "iriscw.rpc.errors",
     "RpcUnavailable": "iriscw.rpc.errors",
     "SeveralInstallations": "iriscw.deploy.errors",

@@ -36,7 +36,7 @@ import anyio
 import anyio.to_thread
 
 from iriscw.client.client import Client, connected_to
-from iriscw.client.discovery import Endpoint, Secret
+from iriscw.client.discovery import ControllerEndpoint, Secret
 from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cloud.drivers.local import throwaway
 from iriscw.cloud.drivers.local.platform import ORPHAN_AFTER_S, ORPHAN_VARIABLE, LocalOptions, open_platform
@@ -52,7 +52,7 @@ from iriscw.fleet.policy import Policy, default_policy
 from iriscw.processes.identity import ProcessGone, ProcessIdentity
 from iriscw.processes.sweep import marked_processes
 from iriscw.rpc.errors import WrongLoop
-from iriscw.rpc.keeping import Kept
+from iriscw.rpc.keeping import KeptContext
 
 GROUP: Final = "local"
 """The scale group of a cluster made by :meth:`Cluster.local`."""
@@ -110,7 +110,7 @@ class Cluster:
         self._keep = keep
         self._remove = remove
         self._policy = policy
-        self._kept: Kept[None] | None = None
+        self._kept: KeptContext[None] | None = None
         self._controller: Controller | None = None
         self._client: Client | None = None
         self._workdir: Path | None = None
@@ -214,7 +214,7 @@ class Cluster:
         """
         if self._kept is not None:
             raise ClusterNotRunning("a cluster is entered once; describe another one")
-        self._kept = Kept(self._run(), f"iriscw cluster {self.config.name!r}")
+        self._kept = KeptContext(self._run(), f"iriscw cluster {self.config.name!r}")
         await self._kept.__aenter__()
         return self
 
@@ -240,7 +240,7 @@ class Cluster:
         stack.push_async_callback(self._destroy, self._workdir)
         self._controller = Controller(self.config, state_dir=self._workdir, drivers=self._drivers, policy=self._policy)
         await stack.enter_async_context(self._controller)
-        here = Endpoint(
+        here = ControllerEndpoint(
             str(self._controller.address),
             self._controller.admin_token,
             server_name=_certified(self.config) if self._controller.trusted is not None else "",

@@ -15,10 +15,10 @@ from iriscw.cloud.drivers.kube.access import find_access
 from iriscw.config.load import load_config
 from iriscw.config.model import ClusterConfig
 from iriscw.deploy.installation import installation_of
-from iriscw.deploy.reaching import Gate, Wish, open_gate, wish_of
+from iriscw.deploy.reaching import ControllerGate, WantedController, open_gate, wish_of
 from iriscw.errors import InvalidArgument
 from iriscw.rpc.client import RpcChannel
-from iriscw.rpc.keeping import Kept
+from iriscw.rpc.keeping import KeptContext
 from iriscw.rpc.tls import client_tls
 from iriscw.rpc.tokens import Secret
 
@@ -49,7 +49,7 @@ def connect_kubernetes(
         NoInstallation: there is no controller there.
         SeveralInstallations: there are several, and nothing says which is meant.
         ControllerNotReady: it does not serve now, or lacks its Secrets.
-        RightsMissing: the credentials may not do what it takes; the text names the right.
+        ClusterRightsMissing: the credentials may not do what it takes; the text names the right.
         ConfigError: the configuration cannot be read.
         UsageError: there is no way to the cluster's API, or it is not a configuration of a cluster there.
         OperationError: the cluster's API does not answer.
@@ -59,7 +59,7 @@ def connect_kubernetes(
         raise InvalidArgument("namespace: the configuration says it")
     given = Secret(token) if isinstance(token, str) else token
     return Connecting(
-        Kept(_connected(config, namespace, kubeconfig, context, given), "iriscw connection to Kubernetes")
+        KeptContext(_connected(config, namespace, kubeconfig, context, given), "iriscw connection to Kubernetes")
     )
 
 
@@ -77,7 +77,9 @@ async def _connected(
         yield client
 
 
-def read_wish(config: str | os.PathLike[str] | ClusterConfig | None, namespace: str = "") -> tuple[Wish, Path | None]:
+def read_wish(
+    config: str | os.PathLike[str] | ClusterConfig | None, namespace: str = ""
+) -> tuple[WantedController, Path | None]:
     """Return which controller is meant, and the kubeconfig that its configuration names. Blocks on the disk.
 
     Raises:
@@ -85,7 +87,7 @@ def read_wish(config: str | os.PathLike[str] | ClusterConfig | None, namespace: 
         NotInstallable: it is not one of a controller on Kubernetes.
     """
     if config is None:
-        return Wish(namespace), None
+        return WantedController(namespace), None
     read = config if isinstance(config, ClusterConfig) else load_config(Path(config))
     installation = installation_of(read)
     named = read.platform.coreweave.kubeconfig_path if read.platform.coreweave is not None else ""
@@ -93,7 +95,7 @@ def read_wish(config: str | os.PathLike[str] | ClusterConfig | None, namespace: 
 
 
 @asynccontextmanager
-async def client_of(gate: Gate) -> AsyncIterator[Client]:
+async def client_of(gate: ControllerGate) -> AsyncIterator[Client]:
     """Yield a client that goes through a gate.
 
     Raises:

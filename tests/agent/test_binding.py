@@ -7,7 +7,7 @@ import pytest
 from iriscw.agent.uplink import facts
 from iriscw.agent.uplink.binding import ControllerLink
 from iriscw.agent.uplink.messages import BeginOrder
-from iriscw.checkpoint.model import Listed
+from iriscw.checkpoint.model import ListedArtifact
 from iriscw.freeze.model import Numbers, ThawPlan
 from iriscw.nodes.model import AgentIdentity, Order, RemoveOrder, ThawOrder, size_of
 
@@ -19,7 +19,7 @@ THAW = Order("th-1", thaw=ThawOrder("ck-1"))
 
 def listed(artifact):
     """Return an artifact that cannot be read."""
-    return Listed(artifact, "ram", 7, None, "it is damaged")
+    return ListedArtifact(artifact, "ram", 7, None, "it is damaged")
 
 
 class Machine:

@@ -11,17 +11,17 @@ sys.path.insert(0, str(Path(__file__).parent))  # for agent_world
 from agent_world import PATIENCE_S
 from prometheus_client import generate_latest
 
-from iriscw.agent.doors.figures import Figures
+from iriscw.agent.doors.figures import AgentFigures
 from iriscw.agent.errors import OperationUnknown
 from iriscw.agent.operation_views import MAX_REMEMBERED, Board, Made
-from iriscw.agent.operations import Asked, Kind
+from iriscw.agent.operations import Asked, OperationKind
 from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import Outcome, Progress
 
 pytestmark = pytest.mark.anyio
 
 SECOND = 1_000_000_000
-A = Asked("a", Kind.FREEZE, "target")
+A = Asked("a", OperationKind.FREEZE, "target")
 END = OperationEnded("a", Outcome.FROZEN, "", "")
 
 
@@ -44,7 +44,7 @@ def clock():
 @pytest.fixture
 def figures():
     """The metrics of the board."""
-    return Figures()
+    return AgentFigures()
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_the_last_ones_are_remembered(board):
     """So many, and none that runs is forgotten for them."""
     board.begin(A, "ck-1", "ram")
     for number in range(MAX_REMEMBERED + 10):
-        board.begin(Asked(f"op-{number}", Kind.THAW, ""), "ck-1", "")
+        board.begin(Asked(f"op-{number}", OperationKind.THAW, ""), "ck-1", "")
         board.closed(f"op-{number}")
     assert board.view("a").asked == A
     assert board.view("op-10").over
@@ -153,7 +153,7 @@ async def test_two_that_wait_for_the_end(board):
     """Both are told, this time and the next."""
     with anyio.fail_after(PATIENCE_S):
         for operation in ("a", "b"):
-            board.begin(Asked(operation, Kind.FREEZE, "target"), "ck-1", "ram")
+            board.begin(Asked(operation, OperationKind.FREEZE, "target"), "ck-1", "ram")
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(board.until_idle)
                 tasks.start_soon(board.until_idle)

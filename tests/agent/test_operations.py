@@ -10,13 +10,13 @@ from iriscw.agent.operations import (
     Claim,
     ClaimAgain,
     CleanUp,
-    Kind,
+    GiveUpAll,
     OperationAside,
     OperationClosed,
+    OperationKind,
     OperationOver,
     OperationsDecisions,
-    Stage,
-    StopAll,
+    OperationStage,
     StopOperation,
     taken_up,
 )
@@ -46,7 +46,7 @@ from iriscw.runtime.vocabulary import (
 )
 from iriscw.testing.contexts import FakeContext
 
-A, B, C = (Asked(name, Kind.FREEZE, f"freeze-{name}") for name in ("a", "b", "c"))
+A, B, C = (Asked(name, OperationKind.FREEZE, f"freeze-{name}") for name in ("a", "b", "c"))
 ORDER = FreezeTree(FreezePlan("a", TaskIdentity(1, 2, "boot"), "ram"))
 ASKER = ReplyTo(7)
 
@@ -114,7 +114,7 @@ def test_limits():
     assert commands[-1] == Emit(OperationClosed("b"))  # whoever asked may have left, and it is shown still
     actor = Actor().running()
     assert refusals(actor(BeginOperation(A, ORDER), ASKER)) == [InvalidArgument]
-    assert actor(StopAll("the end")) == [Tell(OPERATIONS / "a", CancelOperation("the end"))]
+    assert actor(GiveUpAll("the end")) == [Tell(OPERATIONS / "a", CancelOperation("the end"))]
     assert refusals(actor(BeginOperation(B, ORDER), ASKER)) == [AgentStopping]
 
 
@@ -185,5 +185,5 @@ def test_one_that_fails_again_and_again(quarantined):
     actor = Actor().running()
     commands = actor(ChildFailed(OPERATIONS / "a", 1, None, ZeroDivisionError("x"), quarantined))
     assert commands == ([Emit(OperationAside("a", "ZeroDivisionError: x"))] if quarantined else [])
-    assert actor.state.entries["a"].stage is (Stage.ASIDE if quarantined else Stage.RUNNING)
+    assert actor.state.entries["a"].stage is (OperationStage.ASIDE if quarantined else OperationStage.RUNNING)
     assert actor(Terminated(OPERATIONS / "a", StopReason.QUARANTINED)) == []

@@ -3,8 +3,8 @@
 import attrs
 import pytest
 
-from iriscw.agent.operations import Asked, Kind
-from iriscw.agent.recovery import Known, Left, left_in
+from iriscw.agent.operations import Asked, OperationKind
+from iriscw.agent.recovery import AgentLeftovers, Known, left_in
 from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import FreezePlan, Outcome, TaskIdentity, ThawPlan
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded, ThawRestored
@@ -33,11 +33,11 @@ def test_what_is_owed_and_what_is_over(journal, caplog):
     journal.append("/elsewhere/ck-3", [FREEZE])
     journal.append("/operations/ck-4", [FREEZE])
     journal.forget("/operations/ck-4")
-    freeze = Known(Asked("ck-1", Kind.FREEZE, "freeze-boot-1-100-500"), "ck-1", "disk")
-    thaw = Known(Asked("th-1", Kind.THAW, "thaw-ck-9"), "ck-9", "")
+    freeze = Known(Asked("ck-1", OperationKind.FREEZE, "freeze-boot-1-100-500"), "ck-1", "disk")
+    thaw = Known(Asked("th-1", OperationKind.THAW, "thaw-ck-9"), "ck-9", "")
     ends = OperationEnded("ck-1", Outcome.UNDONE, "", ""), OperationEnded("th-1", Outcome.THAWED, "", "", 100)
     over = tuple(attrs.evolve(known, ended=end) for known, end in zip((freeze, thaw), ends, strict=True))
-    assert left_in(journal) == Left((freeze, thaw), over)
+    assert left_in(journal) == AgentLeftovers((freeze, thaw), over)
     assert "operation odd cannot be taken up" in caplog.text
 
 

@@ -19,7 +19,7 @@ from artifacts import FROZEN, fill
 from iriscw.agent.caller_folders import tier_of
 from iriscw.agent.errors import ArtifactAmbiguous, ContainerRefused, ContainerUnknown, PathNotAllowed
 from iriscw.agent.local import FreezeUndone
-from iriscw.agent.operations import Asked, Kind
+from iriscw.agent.operations import Asked, OperationKind
 from iriscw.agent.paths import Root
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.errors import InvalidArgument
@@ -274,7 +274,7 @@ async def test_a_folder_that_gets_a_checkpoint_while_one_is_removed(shim, tmp_pa
         tasks.start_soon(shim.agent.remove, "ck-1")
         while not shim.agent._adding.statistics().tasks_waiting:
             await anyio.lowlevel.checkpoint()
-        shim.agent.board.begin(Asked("ck-2", Kind.FREEZE, ""), "ck-2", tier_of(folder))
+        shim.agent.board.begin(Asked("ck-2", OperationKind.FREEZE, ""), "ck-2", tier_of(folder))
     assert tier_of(folder) in (await shim.agent.tiers()).folders
     shim.agent.board.closed("ck-2")
 
@@ -395,7 +395,7 @@ async def test_a_thaw_reads_where_it_was_told(shim, tmp_path):
     folder = tmp_path / "root" / "chk-1"
     await shim(checkpoint(tmp_path))
     name = tier_of(folder)
-    for operation, kind in (("th-9", Kind.THAW), ("ck-9", Kind.FREEZE)):
+    for operation, kind in (("th-9", OperationKind.THAW), ("ck-9", OperationKind.FREEZE)):
         shim.agent.board.begin(Asked(operation, kind, operation), "ck-1", name)
     assert [*shim.agent.tiers_of("th-9").folders] == [name]
     assert [*shim.agent.tiers_of("ck-9").folders] == ["ram", name]

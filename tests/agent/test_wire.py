@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.agent import wire
-from iriscw.agent.operation_views import Made, Step, View
-from iriscw.agent.operations import Asked, Kind
+from iriscw.agent.operation_views import Made, OperationStep, RunningOperation
+from iriscw.agent.operations import Asked, OperationKind
 from iriscw.errors import InvalidArgument
 from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import CriuOptions, FreezePlan, Hook, HookKind, Numbers, Outcome, TaskIdentity, ThawPlan
@@ -46,12 +46,12 @@ def test_a_plan_crosses_the_wire(plan):
 
 
 VIEWS = st.builds(
-    lambda kind, steps, done, outcome, made, over: View(
+    lambda kind, steps, done, outcome, made, over: RunningOperation(
         Asked("op-1", kind, ""),
         "ck-1",
         "disk",
         True,
-        steps=tuple(Step(f"p{at}", at * MS) for at in steps),
+        steps=tuple(OperationStep(f"p{at}", at * MS) for at in steps),
         done_bytes=done,
         total_bytes=2 * done,
         end=OperationEnded("op-1", outcome, "Kind", "why") if over else None,
@@ -59,7 +59,7 @@ VIEWS = st.builds(
         over=over,
         lasted_ns=9 * MS if over else 0,
     ),
-    st.sampled_from(Kind),
+    st.sampled_from(OperationKind),
     st.lists(st.integers(0, 1000), max_size=4),
     st.integers(0, 1 << 50),
     st.sampled_from(Outcome),
@@ -76,7 +76,7 @@ def test_a_view_crosses_the_wire(view):
 
 def test_one_that_is_put_aside():
     """It is no end, and says why."""
-    view = View(Asked("op-1", Kind.FREEZE, ""), "ck-1", "ram", False, aside="ZeroDivisionError: 1")
+    view = RunningOperation(Asked("op-1", OperationKind.FREEZE, ""), "ck-1", "ram", False, aside="ZeroDivisionError: 1")
     read = wire.read_view(wire.operation_view(view))
     assert (read.aside, read.over, read.end) == ("ZeroDivisionError: 1", False, None)
     odd = bytes(wire.operation_view(attrs.evolve(view, aside="OSError: \udcff")))  # names of files may be any bytes
@@ -138,8 +138,8 @@ def test_which_numbers_a_thaw_gets(numbers):
 
 def test_a_tree_that_has_another_number_now():
     """It is shown by that, not by the one that it had when it was frozen."""
-    view = View(
-        asked=Asked("th-1", Kind.THAW, ""),
+    view = RunningOperation(
+        asked=Asked("th-1", OperationKind.THAW, ""),
         artifact="ck-1",
         tier="ram",
         owed=False,

@@ -4,16 +4,16 @@ import attrs
 import pytest
 
 from iriscw.bench import freezing
-from iriscw.bench.freezing import GOALS, SMALL_GOALS, Ours, Round, Small, figures_of, promise_of, small_of
+from iriscw.bench.freezing import GOALS, SMALL_GOALS, FreezeRound, Ours, Small, figures_of, promise_of, small_of
 from iriscw.freeze.drivers.criu.ability import probe
 from iriscw.freeze.model import CriuMissing, CriuUnfit, NoRoom, RightsMissing
 
 
 def test_the_round_in_the_middle_counts():
     """A ratio is of one round each time; one that was disturbed changes nothing."""
-    quiet = Round(freeze_s=1.2, bare_freeze_s=1.0, thaw_s=1.1, bare_thaw_s=1.0, own_cpu_s=0.02)
-    slow = Round(freeze_s=13.0, bare_freeze_s=10.0, thaw_s=20.0, bare_thaw_s=10.0, own_cpu_s=0.5)
-    disturbed = Round(freeze_s=9.0, bare_freeze_s=1.0, thaw_s=9.0, bare_thaw_s=10.0, own_cpu_s=0.01)
+    quiet = FreezeRound(freeze_s=1.2, bare_freeze_s=1.0, thaw_s=1.1, bare_thaw_s=1.0, own_cpu_s=0.02)
+    slow = FreezeRound(freeze_s=13.0, bare_freeze_s=10.0, thaw_s=20.0, bare_thaw_s=10.0, own_cpu_s=0.5)
+    disturbed = FreezeRound(freeze_s=9.0, bare_freeze_s=1.0, thaw_s=9.0, bare_thaw_s=10.0, own_cpu_s=0.01)
     found = figures_of(64, [quiet, disturbed, slow])
     assert found["mib"] == 64
     assert found["freeze_ratio"] == pytest.approx(1.3)
@@ -25,7 +25,7 @@ def test_the_round_in_the_middle_counts():
 
 def test_lazy_thaws_are_told_where_there_are_some():
     """Where no userfaultfd is to be had, nothing is said of them: a zero would be a lie."""
-    done = Round(freeze_s=1, bare_freeze_s=1, thaw_s=1, bare_thaw_s=1, own_cpu_s=1)
+    done = FreezeRound(freeze_s=1, bare_freeze_s=1, thaw_s=1, bare_thaw_s=1, own_cpu_s=1)
     found = figures_of(64, [attrs.evolve(done, lazy_first_s=0.3, bare_lazy_first_s=0.1)])
     assert (found["lazy_first_s"], found["bare_lazy_first_s"]) == (0.3, 0.1)
 

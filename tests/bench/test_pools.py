@@ -7,7 +7,7 @@ from ratios import compare
 
 from iriscw.bench import pools as bench
 from iriscw.bench.plane import MeasurementFailed
-from iriscw.bench.pools import GOALS, POOLS_PER_GROUP, Pools, Sizes, life, loss, memory, reactions
+from iriscw.bench.pools import GOALS, POOLS_PER_GROUP, Pools, PoolSizes, life, loss, memory, reactions
 from raised import that
 
 
@@ -104,7 +104,7 @@ def test_groups_that_ask_for_nothing_are_no_figure(monkeypatch):
 def test_the_report():
     """A row for each size, in each group of figures; and nothing that is no JSON."""
     told = []
-    report = bench.run(told.append, Sizes(lives=(2, 3), memory=(2,)))
+    report = bench.run(told.append, PoolSizes(lives=(2, 3), memory=(2,)))
     assert [[row["pools"] for row in rows] for rows in report["figures"].values()] == [[2, 3]] * 3 + [[1], [2]]
     assert json.loads(json.dumps(report)) == report
     assert told == ["2 pools", "3 pools", "reactions", "memory of 2 pools"]

@@ -5,7 +5,7 @@ from ratios import compare
 
 from iriscw.bench import simulation
 from iriscw.bench.plane import MeasurementFailed
-from iriscw.bench.simulation import EVENTS_OF_A_BUSY_HOUR, Fleet, checks, fleet, growth, least_of, memory
+from iriscw.bench.simulation import EVENTS_OF_A_BUSY_HOUR, BusyFleet, checks, fleet, growth, least_of, memory
 from raised import that
 
 PER_EVENT = "cpu_us_per_world_event"
@@ -43,7 +43,7 @@ def test_checks_cost_less_than_the_rest():
 
 def test_a_fleet_without_checks_does_the_same():
     """Checks change nothing: the same events, decisions and trace with and without them."""
-    one, other = Fleet(5, 60), Fleet(5, 60, checked=False)
+    one, other = BusyFleet(5, 60), BusyFleet(5, 60, checked=False)
     one.run(60)
     other.run(60)
     assert one.world.simulation.trace_hash == other.world.simulation.trace_hash
@@ -59,13 +59,13 @@ def test_memory_per_slice():
 def test_a_fleet_that_does_not_work_is_no_figure(monkeypatch):
     """A fleet that has not booted is not measured."""
     monkeypatch.setattr(simulation, "WARM_UP_S", 1.0)
-    with pytest.raises(MeasurementFailed, check=that(comes_from="simulation.Fleet.__init__", names=("0", "3"))):
-        Fleet(3, 1)
+    with pytest.raises(MeasurementFailed, check=that(comes_from="simulation.BusyFleet.__init__", names=("0", "3"))):
+        BusyFleet(3, 1)
 
 
 def test_a_broken_invariant_is_no_figure():
     """Nor is a world that is broken."""
-    busy = Fleet(2, 10)
+    busy = BusyFleet(2, 10)
     busy.world.violations.append("INV-X1: planted")
     with pytest.raises(Exception, check=that(comes_from="world.World.check", names="INV-X1")):  # noqa: B017 - check says which
         busy.run(1)

@@ -30,7 +30,7 @@ from iriscw.bench.plane import GIB, Figures, MeasurementFailed
 from iriscw.bench.turns import TurnWatch, allow_descriptors
 from iriscw.cloud.model import Capacity
 from iriscw.controller.admission import AdmissionGate
-from iriscw.controller.doors.workers import WorkerDoor, WorkerSettings
+from iriscw.controller.doors.workers import WelcomeSettings, WorkerDoor
 from iriscw.controller.errors import NoSuchBundle
 from iriscw.controller.granted_attempts import HeldAttempts
 from iriscw.controller.heartbeats import Heartbeats
@@ -159,7 +159,7 @@ async def _controller(
     results = await ResultStore.open(folder / "results")
     stores = Stores(logs, results, Payloads(objects, ""), objects, "bundles")
     group = GroupConfig(name=GROUP, per_worker=CAPACITY)
-    settings = WorkerSettings("storm", {GROUP: group}, {}, heartbeats=Heartbeats(60_000, 60_000), lease_ms=600_000)
+    settings = WelcomeSettings("storm", {GROUP: group}, {}, heartbeats=Heartbeats(60_000, 60_000), lease_ms=600_000)
     system = ActorSystem(_fleet(workers), name="storm")
     held = HeldAttempts(folder / "held")
     door = WorkerDoor(settings, stores, held=held, tokens=tokens, actors=lambda: system, gate=gate)

@@ -7,11 +7,11 @@ from pathlib import Path
 from iriscw.checkpoint.drivers.digests import Reading
 from iriscw.checkpoint.drivers.plug import TierContext
 from iriscw.checkpoint.drivers.store import Folders, default_reading
-from iriscw.freeze.model import CriuAbility, CriuOptions, Frozen, Host, Room, Task, TaskIdentity
+from iriscw.freeze.model import CriuAbility, CriuOptions, FrozenTree, ImageHost, Room, TaskIdentity, TreeProcess
 
-TASKS = tuple(Task(TaskIdentity(pid, 500, "boot-1"), 1, f"t{pid}", 1 << 20) for pid in (100, 101))
-FROZEN = Frozen(
-    host=Host("boot-1", "x86_64", 4096, "6.1", "node-1", ("avx",)),
+TASKS = tuple(TreeProcess(TaskIdentity(pid, 500, "boot-1"), 1, f"t{pid}", 1 << 20) for pid in (100, 101))
+FROZEN = FrozenTree(
+    host=ImageHost("boot-1", "x86_64", 4096, "6.1", "node-1", ("avx",)),
     criu=CriuAbility("criu", "4.2"),
     options=CriuOptions(),
     tasks=TASKS,

@@ -352,7 +352,7 @@ def test_a_reading_can_be_stopped(tmp_path):
         reading.algorithm = algorithm
         return reading
 
-    with pytest.raises(digests.Stopped):
+    with pytest.raises(digests.DigestsStopped):
         tier.verify("op-1", reader)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from iriscw.cli.at_agent import AtAgent
 from iriscw.cli.at_controller import AtController
-from iriscw.cli.at_here import Here
+from iriscw.cli.at_here import AtHere
 from iriscw.cli.freeze_shown import Listing, Shown, follow
 
 
@@ -12,7 +12,7 @@ from iriscw.cli.freeze_shown import Listing, Shown, follow
 def asked(monkeypatch):
     """What each kind of backend is asked, instead of doing it."""
     seen = []
-    for backend in (Here, AtAgent, AtController):
+    for backend in (AtHere, AtAgent, AtController):
         for what in ("checkpoint", "restore", "checkpoints"):
             monkeypatch.setattr(
                 backend, what, lambda self, value, form, what=what: seen.append((type(self), what, value, form))
@@ -20,7 +20,7 @@ def asked(monkeypatch):
     return seen
 
 
-WAYS = [(("--pid", "4"), (), Here), (("--pid", "4", "--agent", "s"), ("--agent", "s"), AtAgent)]
+WAYS = [(("--pid", "4"), (), AtHere), (("--pid", "4", "--agent", "s"), ("--agent", "s"), AtAgent)]
 
 
 @pytest.mark.parametrize(("frozen", "listed", "backend"), [*WAYS, (("job-a",), ("--cluster",), AtController)])

@@ -7,7 +7,7 @@ import pytest
 from iriscw.cli.connection import with_client
 from iriscw.cli.outcome import REFUSED
 from iriscw.client import calls, client, contact, discovery
-from iriscw.client.discovery import Endpoint
+from iriscw.client.discovery import ControllerEndpoint
 
 FOR_EVER_S = 100_000.0
 """Longer than the test runner waits."""
@@ -52,7 +52,7 @@ def test_who_may_be_moving_is_waited_for(monkeypatch, address, job_id, refused_s
     async def nothing(_client):
         return 7
 
-    monkeypatch.setattr(discovery, "discover", lambda *_: Endpoint(address, None, job_id=job_id))
+    monkeypatch.setattr(discovery, "discover", lambda *_: ControllerEndpoint(address, None, job_id=job_id))
     monkeypatch.setattr(client, "connected_to", connected_to)
     assert with_client(None, None, nothing) == 7
     assert told == [{"refused_s": refused_s}]

@@ -4,28 +4,39 @@ import signal
 
 import pytest
 
-from iriscw.cli.foreground import Act, End, Ended, PassOn, Sight, Signalled, Stop, Stopped, ToldToGoOn, decide
+from iriscw.cli.foreground import (
+    Act,
+    EndCommand,
+    Ended,
+    ForegroundSight,
+    PassOn,
+    Signalled,
+    Stop,
+    StoppedBySignal,
+    ToldToGoOn,
+    decide,
+)
 
-ITS = Sight(alone=False, ours=False, its=True)
-OURS = Sight(alone=False, ours=True, its=False)
-SOMEBODYS = Sight(alone=False, ours=False, its=False)
-ALONE = Sight(alone=True, ours=False, its=True)
+ITS = ForegroundSight(alone=False, ours=False, its=True)
+OURS = ForegroundSight(alone=False, ours=True, its=False)
+SOMEBODYS = ForegroundSight(alone=False, ours=False, its=False)
+ALONE = ForegroundSight(alone=True, ours=False, its=True)
 
 
 @pytest.mark.parametrize(
     ("event", "sight", "acts"),
     [
-        (Ended(7), ITS, (Act.TAKE, End(7))),
-        (Ended(0), SOMEBODYS, (End(0),)),
-        (Stopped(signal.SIGTSTP), ITS, (Act.TAKE, Stop(signal.SIGTSTP))),
-        (Stopped(signal.SIGTTIN), SOMEBODYS, (Stop(signal.SIGTTIN),)),
-        (Stopped(signal.SIGTTIN), OURS, (Act.GIVE, Act.CONTINUE)),
-        (Stopped(signal.SIGTTOU), OURS, (Act.GIVE, Act.CONTINUE)),
-        (Stopped(signal.SIGTSTP), OURS, (Stop(signal.SIGTSTP),)),
-        (Stopped(signal.SIGSTOP), ITS, (Act.TAKE, Stop(signal.SIGSTOP))),
-        (Stopped(signal.SIGUSR1), ITS, (Act.TAKE, Stop(signal.SIGSTOP))),
-        (Stopped(signal.SIGTSTP), ALONE, (Act.CONTINUE,)),
-        (Stopped(signal.SIGSTOP), ALONE, ()),
+        (Ended(7), ITS, (Act.TAKE, EndCommand(7))),
+        (Ended(0), SOMEBODYS, (EndCommand(0),)),
+        (StoppedBySignal(signal.SIGTSTP), ITS, (Act.TAKE, Stop(signal.SIGTSTP))),
+        (StoppedBySignal(signal.SIGTTIN), SOMEBODYS, (Stop(signal.SIGTTIN),)),
+        (StoppedBySignal(signal.SIGTTIN), OURS, (Act.GIVE, Act.CONTINUE)),
+        (StoppedBySignal(signal.SIGTTOU), OURS, (Act.GIVE, Act.CONTINUE)),
+        (StoppedBySignal(signal.SIGTSTP), OURS, (Stop(signal.SIGTSTP),)),
+        (StoppedBySignal(signal.SIGSTOP), ITS, (Act.TAKE, Stop(signal.SIGSTOP))),
+        (StoppedBySignal(signal.SIGUSR1), ITS, (Act.TAKE, Stop(signal.SIGSTOP))),
+        (StoppedBySignal(signal.SIGTSTP), ALONE, (Act.CONTINUE,)),
+        (StoppedBySignal(signal.SIGSTOP), ALONE, ()),
         (ToldToGoOn(), OURS, (Act.GIVE, Act.CONTINUE)),
         (ToldToGoOn(), SOMEBODYS, (Act.CONTINUE,)),
         (ToldToGoOn(), ITS, (Act.CONTINUE,)),

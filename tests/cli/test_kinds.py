@@ -3,16 +3,16 @@
 import click
 import pytest
 
-from iriscw.cli.kinds import Assignment, Duration, NodeCpu, Size
+from iriscw.cli.kinds import Assignment, Duration, NodeCpu, SizeType
 from raised import that
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
-        (Size(), "268435456", 2**28),
-        (Size(), "1.5GiB", 3 * 2**29),
-        (Size(), "0", 0),
+        (SizeType(), "268435456", 2**28),
+        (SizeType(), "1.5GiB", 3 * 2**29),
+        (SizeType(), "0", 0),
         (Duration(), "90s", 90.0),
         (Assignment(), "A=b=c", ("A", "b=c")),
         (NodeCpu(), "250m", "250m"),
@@ -27,9 +27,9 @@ def test_texts_become_values(kind, text, value):
 @pytest.mark.parametrize(
     ("kind", "text", "said"),
     [
-        (Size(), "12Q", that(comes_from="quantities._unit_bytes", nth=2)),
-        (Size(), "9" * 30, that(comes_from="quantities.parse_size", nth=2)),
-        (Size(1), "0", that(names="1B")),
+        (SizeType(), "12Q", that(comes_from="quantities._unit_bytes", nth=2)),
+        (SizeType(), "9" * 30, that(comes_from="quantities.parse_size", nth=2)),
+        (SizeType(1), "0", that(names="1B")),
         (Duration(), "90", that(comes_from="quantities._length_ms", nth=1)),
         (Assignment(), "A", that(names="NAME=VALUE")),
         (Assignment(), "=b", that(names="NAME=VALUE")),

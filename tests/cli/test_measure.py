@@ -85,7 +85,7 @@ def test_control_plane_writes_tables(iriscw, counted):
 @pytest.mark.slow
 def test_control_plane_measures(iriscw, monkeypatch):
     """The whole way: real figures at the smallest sizes."""
-    tiny = control_plane.Sizes(
+    tiny = control_plane.PlaneSizes(
         tasks=(1,),
         commits_ms=(1,),
         submissions=1,
@@ -149,7 +149,7 @@ def test_simulation_writes_tables(iriscw, simulated):
 @pytest.mark.slow
 def test_simulation_measures(iriscw, monkeypatch):
     """The whole way: real figures at the smallest sizes."""
-    tiny = simulation.Sizes(fleets=((2, 5), (3, 5)), checks=(2, 20), memory=1)
+    tiny = simulation.SimulationSizes(fleets=((2, 5), (3, 5)), checks=(2, 20), memory=1)
     monkeypatch.setattr(simulation, "QUICK", tiny)
     code, out, _ = iriscw("bench", "simulation", "--quick", "--rounds", "1", "-o", "json")
     report = json.loads(out)

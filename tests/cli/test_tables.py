@@ -11,7 +11,7 @@ import pytest
 
 from iriscw.bench import control_plane, freezing as bench_freezing, pools, runtime, simulation, whole
 from iriscw.checkpoint.drivers.tiers import Tiers
-from iriscw.checkpoint.model import Listed
+from iriscw.checkpoint.model import ListedArtifact
 from iriscw.cli import at_agent, at_controller, at_here, attempts, doctor, measure, output, reference
 from iriscw.cli.app import app
 from iriscw.cli.output import show, table
@@ -142,7 +142,9 @@ def cluster(monkeypatch):
     for module in (attempts, doctor, output):
         monkeypatch.setattr(module, "terminal_columns", lambda: COLUMNS)
     monkeypatch.setattr(
-        doctor, "examine", lambda: [doctor.Finding("cuda checkpoint", SENTENCE, good=False), doctor.Finding("cpu", "2")]
+        doctor,
+        "examine",
+        lambda: [doctor.Finding("cuda checkpoint", SENTENCE, good=False), doctor.Finding("cpu", "2")],
     )
 
 
@@ -220,7 +222,7 @@ def test_tables_fit_a_terminal(iriscw, cluster, names):
 def findings(monkeypatch):
     """Have what needs a cluster, or a checkpoint of this machine, show one row."""
     monkeypatch.setattr(Examination, "run", AsyncMock(return_value=[wrong("c", SENTENCE, SENTENCE)]))
-    monkeypatch.setattr(Tiers, "listing", AsyncMock(return_value=[Listed("ck-1", "ram", 1)]))
+    monkeypatch.setattr(Tiers, "listing", AsyncMock(return_value=[ListedArtifact("ck-1", "ram", 1)]))
 
 
 ASKED = {
@@ -303,7 +305,11 @@ def test_nodes_say_in_a_word_that_something_is_missing(iriscw, cluster, monkeypa
 def test_checkpoints_of_this_machine_fit(capsys, monkeypatch):
     """Those of the commands, and those that an agent tells."""
     monkeypatch.setattr(output, "terminal_columns", lambda: COLUMNS)
-    show([Listed("ck-20261126-234501-7b830e8d31187a62", "disk", 83 << 30, None, SENTENCE)], "table", at_here._COLUMNS)
+    show(
+        [ListedArtifact("ck-20261126-234501-7b830e8d31187a62", "disk", 83 << 30, None, SENTENCE)],
+        "table",
+        at_here._COLUMNS,
+    )
     view = v1.CheckpointView(
         checkpoint_id="ck-20261126-234501-7b830e8d31187a62",
         tier="path:/mnt/checkpoints/team-a/experiments/of-this-week",

@@ -10,7 +10,7 @@ import pytest
 from controller_double import TOKEN, Break, job_of
 
 from iriscw.client import contact
-from iriscw.client.calls import CALL_TIMEOUT_S, PATIENCE_S, Calls, Reasons
+from iriscw.client.calls import CALL_TIMEOUT_S, PATIENCE_S, MethodCalls, RetryReasons
 from iriscw.client.client import connect
 from iriscw.client.submission import Command
 from iriscw.errors import JournalFull, OutcomePending
@@ -70,7 +70,7 @@ async def test_a_stream_waits_and_says_so(client, controller, told):
 
 def test_each_reason_once(told):
     """Two reasons are two lines, however often they come; a broken connection is none."""
-    reasons = Reasons("GetJob", 60.0)
+    reasons = RetryReasons("GetJob", 60.0)
     errors = (RpcUnavailable, JournalFull, RpcDeadline, OutcomePending, JournalFull, RpcCancelled, OutcomePending)
     for error in errors:
         reasons.tell(error("text"))
@@ -79,7 +79,7 @@ def test_each_reason_once(told):
 
 def test_a_reason_commands_no_terminal(told):
     """Control characters in the controller's words arrive as escapes, on one line."""
-    Reasons("GetJob", 60.0).tell(JournalFull("\x1b[2Jfull\nof it"))
+    RetryReasons("GetJob", 60.0).tell(JournalFull("\x1b[2Jfull\nof it"))
     [line] = told()
     assert line.isprintable()
     assert r"\x1b[2Jfull\nof it" in line
@@ -115,7 +115,7 @@ async def test_nobody_waits_for_a_dead_cluster(call):
             pytest.raises(RpcUnavailable, check=that(comes_from="contact.Contact.lost", names=address)),
             anyio.fail_after(10),
         ):
-            await make(Calls(channel, owner=dead()))
+            await make(MethodCalls(channel, owner=dead()))
 
 
 @pytest.mark.parametrize("call", ["ask", "stream"])
@@ -123,7 +123,7 @@ async def test_a_refused_call_is_no_answer(free_tcp_port, monkeypatch, call):
     """The next call of the same client ends as early: nobody was there in between."""
     monkeypatch.setattr("iriscw.client.calls.CALL_TIMEOUT_S", 100_000.0)  # longer than the test may take
     async with RpcChannel(f"127.0.0.1:{free_tcp_port}") as channel:
-        calls = Calls(channel, patience_s=100_000.0, refused_s=0.02)
+        calls = MethodCalls(channel, patience_s=100_000.0, refused_s=0.02)
         for _ in range(2):
             if call == "ask":
                 made = calls.ask("GetJob", GetJobRequest(), JobStatus)
@@ -165,7 +165,7 @@ async def test_a_controller_that_hangs_is_told(told, monkeypatch, hang_s):
             with anyio.move_on_after(10 if hang_s == 0 else 0.1) as scope:
                 logging.getLogger("iriscw.client").addHandler(heard := Hears(scope))
                 try:
-                    await Calls(channel).ask("GetJob", GetJobRequest(), JobStatus)
+                    await MethodCalls(channel).ask("GetJob", GetJobRequest(), JobStatus)
                 finally:
                     logging.getLogger("iriscw.client").removeHandler(heard)
     assert told() == ([f"iriscw: cannot reach {address} (no answer); trying for 60 s"] if hang_s == 0 else [])
@@ -178,7 +178,7 @@ async def test_a_stream_of_a_controller_that_hangs_is_told(told):
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         async with RpcChannel(address, limits=limits) as channel:
             with anyio.fail_after(60), pytest.raises(RpcUnavailable, check=that(names="keepalive")):
-                await anext(Calls(channel, patience_s=0.2).watch(JobRef(job_id="job-1")))
+                await anext(MethodCalls(channel, patience_s=0.2).watch(JobRef(job_id="job-1")))
     assert told() == [f"iriscw: cannot reach {address} (no answer); trying for 0.2 s"]
 
 

@@ -129,7 +129,7 @@ def test_a_task_that_names_its_own_controller_is_no_stranger_there(path, tmp_pat
     """With a token of one's own, too, the task's job asks; of another controller's jobs it is none."""
     facts = AttemptFacts(job_id="job-7", task_id="job-7/0", attempt_uid="u", index=0, num_tasks=1)
     with entered(TaskContext(discovery.attrs.evolve(facts, controller_address="10.0.0.1:5"), tmp_path)):
-        assert discover("10.0.0.1:5", "mine") == discovery.Endpoint("10.0.0.1:5", Secret("mine"), "job-7")
+        assert discover("10.0.0.1:5", "mine") == discovery.ControllerEndpoint("10.0.0.1:5", Secret("mine"), "job-7")
         assert discover("10.0.0.1:6", "mine").job_id == ""
     assert discover("10.0.0.1:5", "mine").job_id == ""
     monkeypatch.setenv("IRIS_CONTROLLER_ADDRESS", "10.0.0.1:5")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iriscw.cloud.lifecycle import PoolHealth, Refusal, judge_error, judge_pool
+from iriscw.cloud.lifecycle import CallRefusal, PoolHealth, judge_error, judge_pool
 from iriscw.cloud.model import (
     Condition,
     Conflict,
@@ -77,16 +77,16 @@ def test_the_clouds_own_words_reach_the_user():
 @pytest.mark.parametrize(
     ("error", "refusal"),
     [
-        (QuotaExceeded("q"), Refusal.QUOTA),
-        (NoCapacity("c"), Refusal.CAPACITY),
-        (InvalidSpec("i"), Refusal.INVALID),
-        (Gone("g"), Refusal.ABSENT),
-        (Conflict("x"), Refusal.CONFLICT),
-        (Throttled(retry_after=7), Refusal.LATER),
-        (Unavailable("u"), Refusal.LATER),
-        (Unseen("u"), Refusal.FORBIDDEN),
-        (Forbidden("f"), Refusal.FORBIDDEN),
-        (ValueError("bug"), Refusal.LATER),
+        (QuotaExceeded("q"), CallRefusal.QUOTA),
+        (NoCapacity("c"), CallRefusal.CAPACITY),
+        (InvalidSpec("i"), CallRefusal.INVALID),
+        (Gone("g"), CallRefusal.ABSENT),
+        (Conflict("x"), CallRefusal.CONFLICT),
+        (Throttled(retry_after=7), CallRefusal.LATER),
+        (Unavailable("u"), CallRefusal.LATER),
+        (Unseen("u"), CallRefusal.FORBIDDEN),
+        (Forbidden("f"), CallRefusal.FORBIDDEN),
+        (ValueError("bug"), CallRefusal.LATER),
     ],
 )
 def test_errors_are_told_apart(error, refusal):

@@ -18,7 +18,7 @@ from iriscw.controller.platforms.agent_proofs import (
     REFUSED_S,
     REMEMBERED_S,
     AgentProofs,
-    Claims,
+    TokenClaims,
     claims_of,
     judge,
 )
@@ -44,7 +44,7 @@ def token(name="a", **claims):
 
 def test_what_a_token_says_of_itself():
     """Its user, its audiences, its end."""
-    assert claims_of(token(aud=[US, "them", 7])) == Claims(ACCOUNT, (US, "them"), 10_000)
+    assert claims_of(token(aud=[US, "them", 7])) == TokenClaims(ACCOUNT, (US, "them"), 10_000)
 
 
 @pytest.mark.parametrize(

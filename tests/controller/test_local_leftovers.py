@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from iriscw.cloud.drivers.local.attempts import Life
+from iriscw.cloud.drivers.local.attempts import WorkerLife
 from iriscw.cloud.model import LABEL_INCARNATION, Unavailable
 from iriscw.controller.platforms import local_leftovers as module
 from iriscw.controller.platforms.local_leftovers import Lives, workers_of
@@ -47,7 +47,7 @@ class Jobs:
 
 def attempt(cache: Path, life: str, uid: str, *, nobodys: bool = False) -> Path:
     """Make the folder of an attempt."""
-    folder = Life(cache / life).folder / "attempts" / uid
+    folder = WorkerLife(cache / life).folder / "attempts" / uid
     (folder / "work").mkdir(parents=True)
     if nobodys:
         let_go(folder)

@@ -12,7 +12,7 @@ from iriscw.controller.stores.result_model import (
     ResultMissing,
     ResultStoreBroken,
     ResultTooBig,
-    Verdict,
+    ResultVerdict,
 )
 from iriscw.controller.stores.results import MAX_MISMATCHES, ResultStore
 from iriscw.rpc.limits import MAX_RESULT_BYTES
@@ -44,10 +44,10 @@ async def test_result(tmp_path: Path, data: bytes) -> None:
     store = await ResultStore.open(tmp_path)
     store.begin(JOB, 2, 1, UID)
     for offset in range(0, len(data), 999):
-        assert await store.settle(UID, reference(data)) is Verdict.WANTED
+        assert await store.settle(UID, reference(data)) is ResultVerdict.WANTED
         assert await read(store) is None
         assert await store.append(UID, offset, data[offset : offset + 999]) == min(offset + 999, len(data))
-    assert await store.settle(UID, reference(data)) is Verdict.KEPT
+    assert await store.settle(UID, reference(data)) is ResultVerdict.KEPT
     assert await read(store) == data
     again = await ResultStore.open(tmp_path)
     assert await read(again) == data
@@ -64,7 +64,7 @@ async def test_half_a_result_survives_a_restart(tmp_path: Path) -> None:
     again = await ResultStore.open(tmp_path)
     assert await again.append(UID, 0, b"abcd") == 4
     assert await again.append(UID, 9, b"zz") == 4
-    assert await again.settle(UID, reference(b"abcd")) is Verdict.KEPT
+    assert await again.settle(UID, reference(b"abcd")) is ResultVerdict.KEPT
     assert await read(again) == b"abcd"
 
 
@@ -73,10 +73,10 @@ async def test_other_bytes(tmp_path: Path) -> None:
     store = await ResultStore.open(tmp_path)
     store.begin(JOB, 0, 0, UID)
     await store.append(UID, 0, b"wrong")
-    assert await store.settle(UID, reference(b"right")) is Verdict.WANTED
+    assert await store.settle(UID, reference(b"right")) is ResultVerdict.WANTED
     assert store.stored(UID) == 0
     await store.append(UID, 0, b"right")
-    assert await store.settle(UID, reference(b"right")) is Verdict.KEPT
+    assert await store.settle(UID, reference(b"right")) is ResultVerdict.KEPT
     assert await store.append(UID, 0, b"later") == 5, "what is verified stays as it is"
     assert await read(store) == b"right"
 
@@ -85,18 +85,18 @@ async def test_strangers(tmp_path: Path) -> None:
     """Unknown attempts have no result, and none is ever refused them."""
     store = await ResultStore.open(tmp_path)
     assert await store.append(UID, 0, b"x") is None
-    assert await store.settle(UID, reference(b"x")) is Verdict.WANTED
+    assert await store.settle(UID, reference(b"x")) is ResultVerdict.WANTED
     await store.give_up(UID)
     assert store.refusal(UID) is None
 
 
 async def refused(store: ResultStore, told: Reference, error: type[Exception]) -> None:
     """The result is refused by name and for ever: nothing of it is kept, and its worker may send what it likes."""
-    assert await store.settle(UID, told) is Verdict.REFUSED
+    assert await store.settle(UID, told) is ResultVerdict.REFUSED
     assert isinstance(store.refusal(UID), error)
     assert UID in str(store.refusal(UID))
     assert await store.append(UID, 7, b"more") == 11, "all is taken, so that its worker comes to the end"
-    assert await store.settle(UID, reference(b"")) is Verdict.REFUSED
+    assert await store.settle(UID, reference(b"")) is ResultVerdict.REFUSED
     assert store.stored(UID) == 0
     assert await read(store) is None
 
@@ -139,7 +139,7 @@ async def test_other_bytes_again_and_again(tmp_path: Path) -> None:
     store = await ResultStore.open(tmp_path)
     store.begin(JOB, 0, 0, UID)
     for number in range(MAX_MISMATCHES):
-        assert await store.settle(UID, reference(b"right")) is Verdict.WANTED, f"{number} times"
+        assert await store.settle(UID, reference(b"right")) is ResultVerdict.WANTED, f"{number} times"
         await store.append(UID, 0, b"wrong")
     await refused(store, reference(b"right"), ResultCorrupt)
 
@@ -154,9 +154,9 @@ async def test_a_result_that_does_not_come(tmp_path: Path, came: bytes) -> None:
     await refused(store, reference(b"right"), ResultMissing)
     store.begin(JOB, 1, 0, "1" * 16)
     await store.append("1" * 16, 0, b"right")
-    assert await store.settle("1" * 16, reference(b"right")) is Verdict.KEPT
+    assert await store.settle("1" * 16, reference(b"right")) is ResultVerdict.KEPT
     await store.give_up("1" * 16)
-    assert await store.settle("1" * 16, reference(b"right")) is Verdict.KEPT
+    assert await store.settle("1" * 16, reference(b"right")) is ResultVerdict.KEPT
 
 
 async def test_forget(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ async def test_what_the_disk_has_spoilt_is_not_given_out(tmp_path: Path, spoilt:
     store = await ResultStore.open(tmp_path)
     store.begin(JOB, 0, 0, UID)
     await store.append(UID, 0, b"right")
-    assert await store.settle(UID, reference(b"right")) is Verdict.KEPT
+    assert await store.settle(UID, reference(b"right")) is ResultVerdict.KEPT
     [path] = (tmp_path / JOB).iterdir()
     path.write_bytes(spoilt)
     with pytest.raises(StoredDamaged, check=that(comes_from="archive.verified")):

@@ -15,7 +15,13 @@ sys.path.insert(0, str(Path(__file__).parent))  # for away_store
 from away_store import AwayStore
 
 from iriscw.controller.stores.archive import Archive, StoredDamaged
-from iriscw.controller.stores.result_model import Reference, ResultLimits, ResultStoreBroken, ResultStoreFull, Verdict
+from iriscw.controller.stores.result_model import (
+    Reference,
+    ResultLimits,
+    ResultStoreBroken,
+    ResultStoreFull,
+    ResultVerdict,
+)
 from iriscw.controller.stores.results import LARGE_BYTES, ResultStore
 from iriscw.tiers.ports import ObjectStore, StoreAccessDenied, StoreFull, StoreUnreachable
 from raised import that
@@ -54,7 +60,7 @@ class Bench:
             while not all(name in self.settled for name in names):
                 await self.changed.wait()
 
-    async def send(self, name: str, data: bytes, job_id: str = JOB) -> Verdict:
+    async def send(self, name: str, data: bytes, job_id: str = JOB) -> ResultVerdict:
         """Have a worker send a result whole."""
         self.results.begin(job_id, int(name, 16), 0, name)
         await self.results.append(name, 0, data)
@@ -94,13 +100,13 @@ async def test_kept_when_it_is_there(tmp_path: Path, store: AwayStore, data: byt
     """And not before; a controller with an empty disk reads it, and finds which jobs have any."""
     store.go()
     async with opened(tmp_path / "one", store) as bench:
-        assert await bench.send(UID, data) is Verdict.WAITS
+        assert await bench.send(UID, data) is ResultVerdict.WAITS
         await store.asked.wait()
-        assert await bench.results.settle(UID, reference(data)) is Verdict.WAITS
+        assert await bench.results.settle(UID, reference(data)) is ResultVerdict.WAITS
         assert (bench.results.statistics().waiting, bench.settled) == (1, {})
         store.come_back()
         await bench.until_settled(UID)
-        assert await bench.results.settle(UID, reference(data)) is Verdict.KEPT
+        assert await bench.results.settle(UID, reference(data)) is ResultVerdict.KEPT
         figures = bench.results.statistics()
         assert (figures.waiting, figures.waiting_bytes, figures.archived) == (0, 0, 1)
         assert figures.archive_failures > 0
@@ -120,8 +126,8 @@ async def test_small_ones_may_stay(tmp_path: Path, store: AwayStore) -> None:
     """Without a second copy of the journal only large ones go to the object store."""
     async with opened(tmp_path, store, least=LARGE_BYTES) as bench:
         small, large = bytes(LARGE_BYTES - 1), bytes(LARGE_BYTES)
-        assert await bench.send(uid(1), small) is Verdict.KEPT
-        assert await bench.send(uid(2), large) is Verdict.WAITS
+        assert await bench.send(uid(1), small) is ResultVerdict.KEPT
+        assert await bench.send(uid(2), large) is ResultVerdict.WAITS
         await bench.until_settled(uid(2))
         assert [len(data) for data in store.contents().values()] == [LARGE_BYTES]
         assert (await bench.read(uid(1)), await bench.read(uid(2))) == (small, large)
@@ -131,7 +137,7 @@ async def test_small_ones_may_stay(tmp_path: Path, store: AwayStore) -> None:
 async def test_without_an_object_store_nothing_waits(tmp_path: Path) -> None:
     """Nor is anything bounded that was not before."""
     async with opened(tmp_path, None, waiting_results=0, waiting_bytes=0) as bench:
-        assert await bench.send(UID, b"x" * LARGE_BYTES) is Verdict.KEPT
+        assert await bench.send(UID, b"x" * LARGE_BYTES) is ResultVerdict.KEPT
         assert await bench.results.jobs() == [JOB]
         assert await bench.read() == b"x" * LARGE_BYTES
         assert bench.results.statistics().waiting_bytes == 0
@@ -143,7 +149,7 @@ async def test_while_the_store_is_away(tmp_path: Path, error: Exception) -> None
     away = AwayStore(error=error)
     async with opened(tmp_path, away, waiting_results=3, waiting_bytes=100) as bench:
         for number in range(3):
-            assert await bench.send(uid(number), b"x" * 10) is Verdict.WAITS
+            assert await bench.send(uid(number), b"x" * 10) is ResultVerdict.WAITS
         await away.asked.wait()
         bench.results.begin(JOB, 9, 0, uid(9))
         with pytest.raises(
@@ -154,7 +160,7 @@ async def test_while_the_store_is_away(tmp_path: Path, error: Exception) -> None
         assert bench.results.statistics().archive_stalled
         away.come_back()
         await bench.until_settled(*map(uid, range(3)))
-        assert await bench.send(uid(9), b"x" * 99) is Verdict.WAITS
+        assert await bench.send(uid(9), b"x" * 99) is ResultVerdict.WAITS
         await bench.until_settled(uid(9))
         assert len(away.contents()) == 4
     away.go()
@@ -176,7 +182,7 @@ async def test_parts_that_fill_the_room_come_to_their_end(tmp_path: Path, store:
         for number in range(4):
             await bench.results.append(uid(number), 10, b"y" * 8)
         for number in range(4):
-            assert await bench.send(uid(number), b"x" * 10 + b"y" * 8) is Verdict.WAITS
+            assert await bench.send(uid(number), b"x" * 10 + b"y" * 8) is ResultVerdict.WAITS
         await bench.until_settled(*map(uid, range(4)))
         assert bench.results.statistics().waiting_bytes == 0
 
@@ -203,7 +209,7 @@ async def test_a_restart_while_it_waits(tmp_path: Path) -> None:
     async with opened(tmp_path, away) as bench:
         await bench.until_settled(uid(0))
         assert (await bench.read(uid(0)), away.calls["put"]) == (b"waits", puts)
-        assert await bench.results.settle(uid(0), reference(b"waits")) is Verdict.KEPT
+        assert await bench.results.settle(uid(0), reference(b"waits")) is ResultVerdict.KEPT
 
 
 async def test_another_store(tmp_path: Path, store: AwayStore) -> None:
@@ -213,7 +219,7 @@ async def test_another_store(tmp_path: Path, store: AwayStore) -> None:
         await bench.until_settled(UID)
     other = AwayStore()
     async with opened(tmp_path, other) as bench:
-        assert await bench.results.settle(UID, reference(b"value")) is Verdict.WAITS
+        assert await bench.results.settle(UID, reference(b"value")) is ResultVerdict.WAITS
         other.come_back()
         await bench.until_settled(UID)
     assert other.contents() == store.contents()
@@ -230,7 +236,7 @@ async def test_a_part_of_what_is_there_already(tmp_path: Path, store: AwayStore)
         assert await bench.read() == b"value"
         assert list((tmp_path / "two" / JOB).iterdir()) == []
         assert await bench.results.append(UID, 3, b"ue") == 5
-        assert await bench.results.settle(UID, reference(b"value")) is Verdict.KEPT
+        assert await bench.results.settle(UID, reference(b"value")) is ResultVerdict.KEPT
         assert bench.results.statistics().waiting == 0
 
 

@@ -10,7 +10,7 @@ from controller_world import CLIENTS, World
 from iriscw.controller import waiting
 from iriscw.controller.doors.access import Access
 from iriscw.controller.events import EventHub, Subscription
-from iriscw.controller.waiting import Reasons
+from iriscw.controller.waiting import WaitingReasons
 from iriscw.errors import ActorStopped, NoSuchActor
 from iriscw.jobs.messages import ExplainJobs, JobReasons
 from iriscw.proto.iriscw import v1
@@ -48,9 +48,9 @@ def hub() -> EventHub:
 
 
 @pytest.fixture
-def reasons(scheduler: Scheduler, hub: EventHub) -> Reasons:
+def reasons(scheduler: Scheduler, hub: EventHub) -> WaitingReasons:
     """Nobody watches yet."""
-    return Reasons(scheduler, hub)
+    return WaitingReasons(scheduler, hub)
 
 
 def rung(bell: Subscription) -> bool:
@@ -60,7 +60,7 @@ def rung(bell: Subscription) -> bool:
     return was
 
 
-async def test_another_reason_rings_once(reasons: Reasons, scheduler: Scheduler, hub: EventHub) -> None:
+async def test_another_reason_rings_once(reasons: WaitingReasons, scheduler: Scheduler, hub: EventHub) -> None:
     """The same reason is no news, nor are seconds that are counted down."""
     with hub.subscribed("j") as bell, reasons.watched("j", "full; tried again in 9 s"):
         said = ["full; tried again in 8 s", "no worker", "no worker", "full; tried again in 60 s"]
@@ -72,7 +72,7 @@ async def test_another_reason_rings_once(reasons: Reasons, scheduler: Scheduler,
         assert heard == [False, True, False, True]
 
 
-async def test_one_question_for_all_who_watch(reasons: Reasons, scheduler: Scheduler, hub: EventHub) -> None:
+async def test_one_question_for_all_who_watch(reasons: WaitingReasons, scheduler: Scheduler, hub: EventHub) -> None:
     """A job that many watch is asked for once, and those that a step left come first the next time."""
     scheduler.reasons = dict.fromkeys("abcde", "new")
     scheduler.at_once = 2
@@ -88,7 +88,7 @@ async def test_one_question_for_all_who_watch(reasons: Reasons, scheduler: Sched
     assert (reasons._watchers, reasons._known) == ({}, {})
 
 
-async def test_who_begins_to_watch_rings_nobody(reasons: Reasons, hub: EventHub) -> None:
+async def test_who_begins_to_watch_rings_nobody(reasons: WaitingReasons, hub: EventHub) -> None:
     """Whatever the newcomer has read: watchers that rang each other would never end."""
     with hub.subscribed("j") as bell, reasons.watched("j", "old"):
         for newer in ("new", "newer"):
@@ -97,7 +97,7 @@ async def test_who_begins_to_watch_rings_nobody(reasons: Reasons, hub: EventHub)
         assert reasons.known("j", "") == "old"
 
 
-async def test_what_is_counted_is_no_news(reasons: Reasons, scheduler: Scheduler, hub: EventHub) -> None:
+async def test_what_is_counted_is_no_news(reasons: WaitingReasons, scheduler: Scheduler, hub: EventHub) -> None:
     """Of 5,000 machines some number is busy, another one at each look; a name with other digits is another name."""
     with hub.subscribed("j") as bell, reasons.watched("j", "4711 of 5000 workers of g-1 lack CPU"):
         heard = []
@@ -109,7 +109,7 @@ async def test_what_is_counted_is_no_news(reasons: Reasons, scheduler: Scheduler
 
 
 async def test_a_scheduler_that_is_away_is_asked_again(
-    reasons: Reasons, scheduler: Scheduler, hub: EventHub, monkeypatch: pytest.MonkeyPatch
+    reasons: WaitingReasons, scheduler: Scheduler, hub: EventHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked while somebody watches and not before; that it cannot say is no news."""
     monkeypatch.setattr(waiting, "LOOK_INTERVAL_S", 0.001)

@@ -94,7 +94,7 @@ async def test_what_is_new_is_told_once(objects, server, applied, hurry, monkeyp
         lines = next(looks, None)
         if lines is None:
             set_status(server, DEPLOYMENT, serving())
-        return awaiting.Sight(lines or seen[-1])
+        return awaiting.AwaitedSight(lines or seen[-1])
 
     monkeypatch.setattr(awaiting, "look", scripted)
     await await_available(objects, INSTALLATION, PATIENCE_S, told.append)

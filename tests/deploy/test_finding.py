@@ -12,11 +12,11 @@ from iriscw.cloud.drivers.kube.objects import open_objects
 from iriscw.cloud.model import Forbidden
 from iriscw.deploy import finding
 from iriscw.deploy.controller import service
-from iriscw.deploy.errors import ControllerNotReady, NoInstallation, RightsMissing, SeveralInstallations
+from iriscw.deploy.errors import ClusterRightsMissing, ControllerNotReady, NoInstallation, SeveralInstallations
 from iriscw.deploy.finding import (
     NAMED_MOST,
     RIGHTS,
-    Place,
+    ControllerService,
     choose,
     find_authority,
     find_place,
@@ -31,7 +31,7 @@ from iriscw.deploy.finding import (
 from raised import that
 
 INSTALLATION = installed()
-PLACE = Place("iris", "iris-controller-svc", 10000, "controller", {"app": "iris-controller"})
+PLACE = ControllerService("iris", "iris-controller-svc", 10000, "controller", {"app": "iris-controller"})
 PODS, SECRETS = "/api/v1/namespaces/iris/pods", "/api/v1/namespaces/iris/secrets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/iris/leases"
 SPEC = {
@@ -87,7 +87,7 @@ def test_a_service_that_leads_nowhere(spec):
 def test_a_port_without_a_name_will_do():
     """Of a Service that was written by hand; without a target it is the pod's port, too."""
     made = {"metadata": {"name": "s", "namespace": "n"}, "spec": {"ports": [{"port": 7}], "selector": {"a": "b"}}}
-    assert place_of(made) == Place("n", "s", 7, 7, {"a": "b"})
+    assert place_of(made) == ControllerService("n", "s", 7, 7, {"a": "b"})
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=4), st.sampled_from(["", "a", "d"]))
@@ -144,10 +144,10 @@ def test_what_a_pod_says_of_its_door():
     """Its port, by number or name, and whether it speaks TLS."""
     assert serving_of(pod("p"), PLACE) == finding.Serving("p", "p", 10000, plaintext=False)
     plain = {"containers": [{**SPEC["containers"][0], "command": [], "args": ["--insecure-plaintext"]}]}
-    assert serving_of({**pod("p"), "spec": plain}, Place("iris", "s", 1, 4711)).plaintext
-    assert serving_of(pod("p"), Place("iris", "s", 1, 4711)).port == 4711
+    assert serving_of({**pod("p"), "spec": plain}, ControllerService("iris", "s", 1, 4711)).plaintext
+    assert serving_of(pod("p"), ControllerService("iris", "s", 1, 4711)).port == 4711
     with pytest.raises(ControllerNotReady, check=that(comes_from="finding.serving_of", names="other")):
-        serving_of(pod("p"), Place("iris", "s", 1, "other"))
+        serving_of(pod("p"), ControllerService("iris", "s", 1, "other"))
 
 
 def test_why_nobody_serves():
@@ -211,7 +211,7 @@ async def test_who_may_not_look_everywhere_looks_nearby(objects, installation, m
     with pytest.raises(NoInstallation, check=that(names="elsewhere")):
         await find_place(objects, context="elsewhere")
     forbidden.append("/api/v1/namespaces/iris/services")
-    with pytest.raises(RightsMissing, check=that(names=("services", "iris", "eve"))):
+    with pytest.raises(ClusterRightsMissing, check=that(names=("services", "iris", "eve"))):
         await find_place(objects)
 
 
@@ -283,5 +283,5 @@ async def test_a_wrong_token_of_the_cluster_is_a_missing_right(tmp_path):
                 (find_authority(objects, PLACE), that(names=("get", "secrets/iris-ca", "--ca-file"))),
                 (find_token(objects, PLACE), that(names=("get", "secrets/iris-controller-secrets", "--token-file"))),
             ):
-                with pytest.raises(RightsMissing, check=right):
+                with pytest.raises(ClusterRightsMissing, check=right):
                     await asked

@@ -16,7 +16,7 @@ import iriscw
 from iriscw.cloud.drivers.kube.access import find_access
 from iriscw.deploy import reaching
 from iriscw.deploy.errors import ControllerNotReady, NoInstallation
-from iriscw.deploy.reaching import Wish, open_gate, wish_of
+from iriscw.deploy.reaching import WantedController, open_gate, wish_of
 from iriscw.kubernetes import client_of
 from iriscw.rpc.errors import PeerNotTrusted, Unauthenticated
 from iriscw.rpc.tokens import Secret
@@ -37,7 +37,7 @@ async def world(tmp_path):
 async def gate(world, wish=None, **more):
     """Open the way to a controller."""
     access = attrs.evolve(await find_access(world.kubeconfig), **more)
-    async with open_gate(access, wish or Wish(), settings=HURRY) as opened:
+    async with open_gate(access, wish or WantedController(), settings=HURRY) as opened:
         yield opened
 
 
@@ -104,7 +104,11 @@ async def test_another_authority_is_not_trusted(world, tmp_path):
     """Whoever answers in the controller's place is found out."""
     world.install()
     other = trustme.CA().cert_pem.bytes().decode()
-    async with world.controller("one"), gate(world, Wish(authority=other)) as opened, client_of(opened) as client:
+    async with (
+        world.controller("one"),
+        gate(world, WantedController(authority=other)) as opened,
+        client_of(opened) as client,
+    ):
         with pytest.raises(PeerNotTrusted, check=that(names="certificate")):
             await client.status()
 
@@ -112,7 +116,11 @@ async def test_another_authority_is_not_trusted(world, tmp_path):
 async def test_another_token_is_refused(world):
     """By the controller, by name."""
     world.install()
-    async with world.controller("one"), gate(world, Wish(token=Secret("other"))) as opened, client_of(opened) as client:
+    async with (
+        world.controller("one"),
+        gate(world, WantedController(token=Secret("other"))) as opened,
+        client_of(opened) as client,
+    ):
         with pytest.raises(Unauthenticated):
             await client.status()
 
@@ -124,7 +132,7 @@ async def test_without_tls(world, known):
     world.install(installation, secrets=known)
     if not known:
         world.secret("iris-controller-secrets", "admin-token", TOKEN.encode())
-    wish = wish_of(installation) if known else Wish()
+    wish = wish_of(installation) if known else WantedController()
     words = () if known else ("--insecure-plaintext",)
     async with world.controller("one", words=words), gate(world, wish) as opened, client_of(opened) as client:
         assert (opened.authority, opened.server_name) == ("", "")
@@ -136,11 +144,11 @@ async def test_a_pod_cannot_talk_a_client_out_of_tls(world):
     world.install()
     async with world.controller("one", words=("--insecure-plaintext",)):
         with pytest.raises(ControllerNotReady, check=that(names="TLS")):
-            async with gate(world, Wish()):
+            async with gate(world, WantedController()):
                 pass
         authority = world.authority.cert_pem.bytes().decode()
         for plaintext in (None, True):
-            async with gate(world, Wish(plaintext=plaintext, authority=authority)) as opened:
+            async with gate(world, WantedController(plaintext=plaintext, authority=authority)) as opened:
                 assert (opened.authority, opened.server_name) == (authority, HOST)
                 assert opened.address.startswith("https://")
 
@@ -179,7 +187,7 @@ async def test_why_there_is_no_way(world):
             async with gate(world):
                 pass
         with pytest.raises(ControllerNotReady, check=that(names="iris-ca")):
-            async with gate(world, Wish(token=Secret(TOKEN))):
+            async with gate(world, WantedController(token=Secret(TOKEN))):
                 pass
 
 
@@ -188,7 +196,7 @@ async def test_the_port_can_be_chosen(world):
     world.install()
     async with world.controller("one"), gate(world) as first:
         with pytest.raises(OSError, check=that(names=os.strerror(errno.EADDRINUSE))):
-            async with gate(world, Wish(port=first.tunnel.port)):
+            async with gate(world, WantedController(port=first.tunnel.port)):
                 pass
 
 

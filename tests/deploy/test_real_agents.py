@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from deploy_world import with_agent
 
-from iriscw.cloud.drivers.kube.access import Access, trusting
+from iriscw.cloud.drivers.kube.access import ClusterAccess, trusting
 from iriscw.cloud.drivers.kube.api import open_api
 from iriscw.cloud.drivers.kube.credentials import Fixed, Header
 from iriscw.cloud.drivers.kube.kinds import path_of
@@ -58,7 +58,9 @@ MAIN = "import sys, iriscw.cli; sys.exit(iriscw.cli.main())"
 def access_of(server, token=""):
     """Return the way to the server; with a token, somebody else's than the administrator's."""
     tls = trusting(server.files.authority.read_bytes())
-    return Access(f"https://127.0.0.1:{server.port}", Fixed(Header.of("Bearer", token or server.tokens["admin"])), tls)
+    return ClusterAccess(
+        f"https://127.0.0.1:{server.port}", Fixed(Header.of("Bearer", token or server.tokens["admin"])), tls
+    )
 
 
 @attrs.define

@@ -17,7 +17,7 @@ import attrs
 import pytest
 from deploy_world import EVERYTHING, HURRY, SEEDS, installed, installed_from, simulated, with_agent
 
-from iriscw.cloud.drivers.kube.access import Access, find_access, trusting
+from iriscw.cloud.drivers.kube.access import ClusterAccess, find_access, trusting
 from iriscw.cloud.drivers.kube.api import open_api
 from iriscw.cloud.drivers.kube.credentials import Fixed, Header
 from iriscw.cloud.drivers.kube.drivers import open_drivers
@@ -85,7 +85,9 @@ MONITOR_DEFINITION = {
 def access_of(server, token=""):
     """Return the way to the server; with a token, somebody else's than the administrator's."""
     tls = trusting(server.files.authority.read_bytes())
-    return Access(f"https://127.0.0.1:{server.port}", Fixed(Header.of("Bearer", token or server.tokens["admin"])), tls)
+    return ClusterAccess(
+        f"https://127.0.0.1:{server.port}", Fixed(Header.of("Bearer", token or server.tokens["admin"])), tls
+    )
 
 
 async def served(api, path):

@@ -16,16 +16,16 @@ from kube_kubelet import find_kubelet, running_kubelet
 from kube_server import NoBinariesError
 from reach_world import TOKEN, Drivers
 
-from iriscw.cloud.drivers.kube.access import Access, trusting
+from iriscw.cloud.drivers.kube.access import ClusterAccess, trusting
 from iriscw.cloud.drivers.kube.credentials import Fixed, Header
 from iriscw.cloud.drivers.kube.objects import open_objects
 from iriscw.cloud.kube.messages import MERGE_PATCH
 from iriscw.config.load import build_config
 from iriscw.controller.assembly import Controller
 from iriscw.deploy.controller import service
-from iriscw.deploy.errors import RightsMissing
+from iriscw.deploy.errors import ClusterRightsMissing
 from iriscw.deploy.finding import RIGHTS
-from iriscw.deploy.reaching import Wish, open_gate
+from iriscw.deploy.reaching import WantedController, open_gate
 from iriscw.kubernetes import client_of
 from raised import that
 
@@ -40,7 +40,7 @@ GROUP = "rbac.authorization.k8s.io"
 def access_of(server, user):
     """Return a user's way to a real server."""
     tls = trusting(server.files.authority.read_bytes())
-    return Access(f"https://127.0.0.1:{server.port}", Fixed(Header.of("Bearer", server.tokens[user])), tls)
+    return ClusterAccess(f"https://127.0.0.1:{server.port}", Fixed(Header.of("Bearer", server.tokens[user])), tls)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ async def until_known(server, rights):
 
 async def test_a_user_is_led_there(real_server, kubelet, tmp_path):
     """With the rights that the page lists, in the namespace and nowhere else; before them, each that lacks is named."""
-    authority, wish = trustme.CA(), Wish(NAME)
+    authority, wish = trustme.CA(), WantedController(NAME)
     user = access_of(real_server, "eve")
     rights = [(kind, verbs) for kind, verbs, _ in RIGHTS]
     async with (
@@ -142,7 +142,9 @@ async def test_a_user_is_led_there(real_server, kubelet, tmp_path):
             await grant(objects, rights[:count])
             await until_known(real_server, rights[:count])
             if lacks is not None:
-                with pytest.raises(RightsMissing, check=that(comes_from="finding._allowed", names=(*lacks, NAME))):
+                with pytest.raises(
+                    ClusterRightsMissing, check=that(comes_from="finding._allowed", names=(*lacks, NAME))
+                ):
                     async with open_gate(user, wish, settings=HURRY):
                         pass
         await grant(objects, rights)

@@ -14,7 +14,7 @@ from iriscw.cloud.kube.messages import ApiRequest, ApiResponse
 from iriscw.config.load import build_config
 from iriscw.deploy.installation import installation_of
 from iriscw.deploy.rendering import render
-from iriscw.doctor.findings import Finding, Verdict
+from iriscw.doctor.findings import Finding, Health
 from iriscw_sims.kube.frozen import thaw
 from iriscw_sims.kube.messages import Request
 
@@ -82,7 +82,7 @@ def of(findings, check):
 
 def is_useful(finding):
     """Whether a finding that is not well says what to do."""
-    return bool(finding.advice) == (finding.verdict is not Verdict.OK)
+    return bool(finding.advice) == (finding.verdict is not Health.OK)
 
 
 def configured(*types, controller="", preemptible=()):

@@ -10,7 +10,7 @@ from iriscw.cloud.drivers.kube.credentials import InvalidAccess
 from iriscw.cloud.kube.messages import ApiResponse, ApiUnreachable
 from iriscw.cloud.model import Unavailable
 from iriscw.doctor import cluster
-from iriscw.doctor.findings import Verdict
+from iriscw.doctor.findings import Health
 from iriscw_sims.coreweave.crd import DEFINITIONS
 from iriscw_sims.kube.messages import Request
 from raised import that
@@ -23,7 +23,7 @@ INSTALLATION = installed()
 async def test_the_version_is_told(objects):
     """Of the server that answers."""
     found = await cluster.reach(objects)
-    assert (found.verdict, found.found) == (Verdict.OK, "Kubernetes v1.36.3")
+    assert (found.verdict, found.found) == (Health.OK, "Kubernetes v1.36.3")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ async def test_what_does_not_answer_is_wrong_at_once(server, answer, says, advis
     """It is asked once, and what to look at is said."""
     objects = objects_of(server, refusals={("GET", "/version"): answer})
     found = await cluster.reach(objects)
-    assert (found.verdict, found.found) == (Verdict.WRONG, says)
+    assert (found.verdict, found.found) == (Health.WRONG, says)
     assert advises in found.advice
     assert objects.caller.api.seen == [("GET", "/version")]
 
@@ -49,16 +49,16 @@ async def test_what_does_not_answer_is_wrong_at_once(server, answer, says, advis
 async def test_the_clock_of_a_server_that_agrees(objects):
     """It is told by its answer to a review."""
     (found,) = await cluster.look_at_clock(objects)
-    assert found.verdict is Verdict.OK
+    assert found.verdict is Health.OK
 
 
 @pytest.mark.parametrize(
     ("apart_s", "verdict", "says"),
     [
-        (0, Verdict.OK, "agree"),
-        (-4, Verdict.OK, "agree"),
-        (60, Verdict.WARNING, "60 s ahead of"),
-        (-60, Verdict.WARNING, "59 s behind"),
+        (0, Health.OK, "agree"),
+        (-4, Health.OK, "agree"),
+        (60, Health.WARNING, "60 s ahead of"),
+        (-60, Health.WARNING, "59 s behind"),
     ],
 )
 def test_clocks_that_are_apart_are_a_warning(apart_s, verdict, says):
@@ -82,7 +82,7 @@ def test_a_servers_time_is_read():
 
 async def test_pools_that_are_served(objects, server):
     """Their conditions are told as soon as one has any; those that pools are judged by are looked for."""
-    assert [each.verdict for each in await cluster.look_at_pools(objects)] == [Verdict.OK, Verdict.OK]
+    assert [each.verdict for each in await cluster.look_at_pools(objects)] == [Health.OK, Health.OK]
     body = {"apiVersion": "compute.coreweave.com/v1alpha1", "kind": "NodePool", "metadata": {"name": "p"}}
     put(server, "POST", POOLS, {**body, "spec": {"instanceType": "turin-gp", "targetNodes": 0}})
     conditions = [{"type": kind, "status": "True"} for kind in ("Valid", "Quota", "Capacity")]
@@ -91,20 +91,20 @@ async def test_pools_that_are_served(objects, server):
     )
     assert server.store.handle(patch, server.timeline.now).code == 200
     found = of(await cluster.look_at_pools(objects), "conditions")
-    assert (found.verdict, found.found) == (Verdict.OK, "Capacity, Quota, Valid")
+    assert (found.verdict, found.found) == (Health.OK, "Capacity, Quota, Valid")
 
 
 def test_conditions_that_were_renamed_are_a_warning():
     """Nothing would be judged by them, and slices would wait for ever."""
     found = cluster.judge_conditions([{"status": {"conditions": [{"type": "Validated"}, {"type": "Allowance"}]}}])
-    assert found.verdict is Verdict.WARNING
+    assert found.verdict is Health.WARNING
     assert found.found == "Allowance, Validated; not among them: Quota, Capacity"
 
 
 @pytest.mark.parametrize("pools", [[], [{}], [{"status": None}], [{"status": {"conditions": [None]}}]])
 def test_pools_without_conditions_say_nothing(pools):
     """There is nothing to compare then."""
-    assert cluster.judge_conditions(pools).verdict is Verdict.OK
+    assert cluster.judge_conditions(pools).verdict is Health.OK
 
 
 async def test_a_cluster_without_pools_is_none_of_coreweaves(objects, server):
@@ -112,13 +112,13 @@ async def test_a_cluster_without_pools_is_none_of_coreweaves(objects, server):
     definition = Request("DELETE", f"{DEFINITIONS}/nodepools.compute.coreweave.com")
     assert server.store.handle(definition, server.timeline.now).code == 200
     (found,) = await cluster.look_at_pools(objects)
-    assert (found.verdict, "is not served" in found.found) == (Verdict.WRONG, True)
+    assert (found.verdict, "is not served" in found.found) == (Health.WRONG, True)
 
 
 async def test_pools_that_may_not_be_listed_are_served_all_the_same(server):
     """Discovery is everybody's."""
     found = await cluster.look_at_pools(objects_of(server, "eve"))
-    assert [each.verdict for each in found] == [Verdict.OK, Verdict.WARNING]
+    assert [each.verdict for each in found] == [Health.OK, Health.WARNING]
 
 
 @pytest.mark.parametrize("body", ["<html>", [], {"metadata": {}}])
@@ -126,7 +126,7 @@ async def test_a_list_that_is_none_says_nothing_of_pools(server, body):
     """It is told as such: that no pool has conditions would be well."""
     objects = objects_of(server, refusals={("GET", POOLS): ApiResponse(200, body)})
     found = of(await cluster.look_at_pools(objects), "conditions")
-    assert (found.verdict, "with something else" in found.found) == (Verdict.WRONG, True)
+    assert (found.verdict, "with something else" in found.found) == (Health.WRONG, True)
 
 
 async def test_a_discovery_that_fails_is_an_error(server):
@@ -140,7 +140,7 @@ async def test_a_discovery_that_fails_is_an_error(server):
 async def test_a_namespace_that_is_not_there(objects):
     """It is what is told; there is nothing inside to look at."""
     found, uid = await cluster.look_at_namespace(objects, INSTALLATION)
-    assert ([each.verdict for each in found], uid) == ([Verdict.WRONG], "")
+    assert ([each.verdict for each in found], uid) == ([Health.WRONG], "")
     assert "--apply" in found[0].advice
 
 
@@ -150,7 +150,7 @@ async def test_a_namespace_is_told_by_its_uid(objects, server):
     found, uid = await cluster.look_at_namespace(objects, INSTALLATION)
     assert uid == made["metadata"]["uid"]
     assert uid in of(found, "namespace").found
-    assert of(found, "pod security").verdict is Verdict.OK
+    assert of(found, "pod security").verdict is Health.OK
 
 
 async def test_a_namespace_that_goes_takes_nothing(objects, server):
@@ -159,19 +159,19 @@ async def test_a_namespace_that_goes_takes_nothing(objects, server):
     put(server, "POST", "/api/v1/namespaces", body)
     server.store.handle(Request("DELETE", "/api/v1/namespaces/iris"), server.timeline.now)
     found, _ = await cluster.look_at_namespace(objects, INSTALLATION)
-    assert (of(found, "namespace").verdict, len(found)) == (Verdict.WRONG, 1)
+    assert (of(found, "namespace").verdict, len(found)) == (Health.WRONG, 1)
 
 
 @pytest.mark.parametrize(
     ("level", "verdict"),
-    [("privileged", Verdict.OK), ("", Verdict.OK), ("baseline", Verdict.WRONG), ("restricted", Verdict.WRONG)],
+    [("privileged", Health.OK), ("", Health.OK), ("baseline", Health.WRONG), ("restricted", Health.WRONG)],
 )
 def test_levels_that_refuse_worker_pods(level, verdict):
     """They use their node's network; the command that lets them is told."""
     labels = {cluster.ENFORCE: level} if level else None
     found = cluster.judge_security({"metadata": {"name": "iris", "labels": labels}})
     assert found.verdict is verdict
-    assert ("kubectl label namespace iris" in found.advice) == (verdict is Verdict.WRONG)
+    assert ("kubectl label namespace iris" in found.advice) == (verdict is Health.WRONG)
 
 
 async def test_who_asks_is_told_where_the_server_knows_the_question(server):

@@ -11,7 +11,7 @@ from iriscw.deploy.installation import installation_of
 from iriscw.deploy.secrets import secret_manifests
 from iriscw.doctor import pools
 from iriscw.doctor.examination import Examination, way
-from iriscw.doctor.findings import Verdict
+from iriscw.doctor.findings import Health
 from iriscw.tiers.drivers.fake import FakeObjectStore
 from iriscw_sims.kube.messages import Request
 
@@ -47,8 +47,8 @@ async def test_a_whole_installation_is_well(server, tmp_path):
     examined = examination(tmp_path)
     found = await examined.run()
     assert found is examined.findings
-    assert lines(found, Verdict.WRONG) == []
-    assert lines(found, Verdict.WARNING) == [
+    assert lines(found, Health.WRONG) == []
+    assert lines(found, Health.WARNING) == [
         "secret iris-image-pull: it is not there: images that are not public cannot be pulled"
     ]
     checks = ("way", "api", "clock", "node pools", "conditions", "namespace", "pod security", "rights")
@@ -60,19 +60,19 @@ async def test_a_whole_installation_is_well(server, tmp_path):
 async def test_of_an_empty_cluster_only_what_can_be_asked_is_asked(server, tmp_path):
     """That the namespace is not there says it all; nothing inside it is called missing."""
     found = await examination(tmp_path).run()
-    assert lines(found, Verdict.WRONG) == ["namespace: there is no iris"]
+    assert lines(found, Health.WRONG) == ["namespace: there is no iris"]
     assert not [each for each in found if each.check.startswith(("secret", "rights", "configuration"))]
-    assert of(found, "storage").verdict is Verdict.OK
+    assert of(found, "storage").verdict is Health.OK
 
 
 async def test_without_a_way_the_rest_is_examined(tmp_path):
     """Stores and types need no cluster."""
     found = await examination(tmp_path, configured=None).run()
-    (text,) = lines(found, Verdict.WRONG)
+    (text,) = lines(found, Health.WRONG)
     assert text.startswith("way: by the pod's own service account: this is not a pod: KUBERNETES_SERVICE_HOST and ")
     assert [each.check for each in found] == ["way", "storage", "types"]
     missing = await examination(tmp_path, kubeconfig=tmp_path / "none").run()
-    assert of(missing, "way").verdict is Verdict.WRONG
+    assert of(missing, "way").verdict is Health.WRONG
 
 
 async def test_of_a_cluster_that_does_not_answer_nothing_else_is_asked(server, tmp_path):
@@ -81,7 +81,7 @@ async def test_of_a_cluster_that_does_not_answer_nothing_else_is_asked(server, t
     (tmp_path / "kubeconfig").write_text(text.replace(server.url, "http://127.0.0.1:1"))
     found = await examination(tmp_path, probe=True).run()
     assert [each.check for each in found] == ["way", "api", "storage", "types"]
-    assert of(found, "api").verdict is Verdict.WRONG
+    assert of(found, "api").verdict is Health.WRONG
 
 
 async def test_a_wrong_token_is_told(server, tmp_path):
@@ -89,7 +89,7 @@ async def test_a_wrong_token_is_told(server, tmp_path):
     text = (tmp_path / "kubeconfig").read_text()
     (tmp_path / "kubeconfig").write_text(text.replace(server.token.reveal(), "x" * 40))
     found = await examination(tmp_path).run()
-    assert (of(found, "api").verdict, "renew" in of(found, "api").advice) == (Verdict.WRONG, True)
+    assert (of(found, "api").verdict, "renew" in of(found, "api").advice) == (Health.WRONG, True)
 
 
 async def test_stores_are_tried(server, tmp_path):
@@ -97,7 +97,7 @@ async def test_stores_are_tried(server, tmp_path):
     store = FakeObjectStore()
     installation = installed(bundle_prefix="s3://bucket/b")
     found = await examination(tmp_path, installation, opener=lambda _url: store).run()
-    assert of(found, "storage s3://bucket/b").verdict is Verdict.OK
+    assert of(found, "storage s3://bucket/b").verdict is Health.OK
     assert store.contents() == {}
 
 
@@ -138,7 +138,7 @@ async def test_one_check_that_fails_does_not_stop_the_others(server, tmp_path, m
     monkeypatch.setattr(server.store, "handle", handle)
     found = await examination(tmp_path).run()
     assert of(found, "rights").found.startswith("not looked at: ")
-    assert of(found, "configuration").verdict is Verdict.OK
+    assert of(found, "configuration").verdict is Health.OK
 
 
 async def test_no_secret_of_the_way_is_shown(server, tmp_path):
@@ -160,4 +160,4 @@ async def test_a_platform_may_name_types_nobody_knows(server, tmp_path):
     whole = values()
     whole["scale_groups"]["cpu"]["slice_template"]["coreweave"]["instance_type"] = "turing-gp"
     found = await examination(tmp_path, installation_of(build_config(whole))).run()
-    assert of(found, "type turing-gp").verdict is Verdict.WARNING
+    assert of(found, "type turing-gp").verdict is Health.WARNING

@@ -3,23 +3,23 @@
 import pytest
 
 from iriscw.cloud.model import Forbidden, Throttled, Unavailable
-from iriscw.doctor.findings import Verdict, ok, unseen, warning, wrong
+from iriscw.doctor.findings import Health, ok, unseen, warning, wrong
 
 
 def test_a_finding_says_how_it_stands():
     """What is well needs no advice."""
-    assert (ok("a", "b").verdict, ok("a", "b").advice) == (Verdict.OK, "")
-    assert warning("a", "b", "c").verdict is Verdict.WARNING
+    assert (ok("a", "b").verdict, ok("a", "b").advice) == (Health.OK, "")
+    assert warning("a", "b", "c").verdict is Health.WARNING
     assert wrong("a", "b", "c").advice == "c"
 
 
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (Forbidden("may not\nlook"), Verdict.WARNING),
-        (Unavailable("gone"), Verdict.WRONG),
-        (Throttled("slow"), Verdict.WRONG),
-        (Unavailable(), Verdict.WRONG),
+        (Forbidden("may not\nlook"), Health.WARNING),
+        (Unavailable("gone"), Health.WRONG),
+        (Throttled("slow"), Health.WRONG),
+        (Unavailable(), Health.WRONG),
     ],
 )
 def test_who_may_not_look_found_nothing_wrong(error, verdict):

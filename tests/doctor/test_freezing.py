@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from iriscw.doctor import freezing
-from iriscw.doctor.findings import Verdict
+from iriscw.doctor.findings import Health
 from iriscw.doctor.freezing import CHANGES, LAZY, NETWORK, judge_criu, judge_cuda, look_at_freezing
 from iriscw.freeze.model import CriuAbility, CudaAbility, NoRoom
 
@@ -33,11 +33,11 @@ RIGHTS = "Error (criu/crtools.c:1): CRIU needs to have the CAP_SYS_ADMIN capabil
 @pytest.mark.parametrize(
     ("text", "verdict", "said"),
     [
-        (VERSION.format(version="4.2.1") + "exit 0", Verdict.OK, "4.2.1"),
-        (VERSION.format(version="3.17.1") + "exit 0", Verdict.WRONG, "too old"),
-        (VERSION.format(version="4.2") + f'echo "{RIGHTS}" >&2; exit 1', Verdict.WRONG, "rights are missing"),
-        (VERSION.format(version="4.2") + "exit 1", Verdict.WRONG, "does not work"),
-        ("exit 0", Verdict.WRONG, "which version"),
+        (VERSION.format(version="4.2.1") + "exit 0", Health.OK, "4.2.1"),
+        (VERSION.format(version="3.17.1") + "exit 0", Health.WRONG, "too old"),
+        (VERSION.format(version="4.2") + f'echo "{RIGHTS}" >&2; exit 1', Health.WRONG, "rights are missing"),
+        (VERSION.format(version="4.2") + "exit 1", Health.WRONG, "does not work"),
+        ("exit 0", Health.WRONG, "which version"),
     ],
 )
 async def test_a_criu_is_judged_by_what_it_does(tmp_path, text, verdict, said) -> None:
@@ -45,14 +45,14 @@ async def test_a_criu_is_judged_by_what_it_does(tmp_path, text, verdict, said) -
     found = await look_at_freezing(program(tmp_path, text), NoDriver())
     assert (found[0].check, found[0].verdict) == ("criu", verdict)
     assert said in found[0].found
-    assert bool(found[0].advice) == (verdict is not Verdict.OK)
+    assert bool(found[0].advice) == (verdict is not Health.OK)
     assert found[-1].found == "none: there is no GPU"
 
 
 async def test_a_criu_that_is_missing_is_a_warning_with_a_way(tmp_path) -> None:
     """The script that installs one is named."""
     (found, _) = await look_at_freezing(tmp_path / "none", NoDriver())
-    assert found.verdict is Verdict.WARNING
+    assert found.verdict is Health.WARNING
     assert "make criu" in found.advice
 
 
@@ -64,7 +64,7 @@ async def test_a_criu_for_which_there_is_no_room_is_tried_again(monkeypatch) -> 
 
     monkeypatch.setattr(freezing, "probe", probe)
     found = next(each for each in await look_at_freezing(None) if each.check == "criu")
-    assert (found.verdict, found.advice) == (Verdict.WRONG, "try again when less runs here")
+    assert (found.verdict, found.advice) == (Health.WRONG, "try again when less runs here")
 
 
 def test_features_are_judged() -> None:
@@ -74,11 +74,11 @@ def test_features_are_judged() -> None:
     bare = {each.check: each for each in judge_criu(CriuAbility("/criu", "4.2"), "3", 0)}
     verdicts = {name: each.verdict for name, each in bare.items()}
     assert verdicts == {
-        "criu": Verdict.OK,
-        "criu tracing": Verdict.WRONG,
-        "criu rights": Verdict.WARNING,
-        "criu tcp": Verdict.WARNING,
-        "criu features": Verdict.OK,
+        "criu": Health.OK,
+        "criu tracing": Health.WRONG,
+        "criu rights": Health.WARNING,
+        "criu tcp": Health.WARNING,
+        "criu features": Health.OK,
     }
 
 

@@ -6,7 +6,7 @@ from doctor_world import install, of
 
 from iriscw.deploy import controller
 from iriscw.doctor import installed as installed_checks
-from iriscw.doctor.findings import Verdict
+from iriscw.doctor.findings import Health
 
 REPLICATED = {"durability": "replicated", "replica_prefix": "s3://bucket/journal"}
 LOCAL = installed()
@@ -24,56 +24,56 @@ def deployment_on(installation, **volume):
 async def test_a_configuration_that_is_not_there(objects):
     """Nothing is installed yet."""
     (found,) = await installed_checks.look_at_configuration(objects, LOCAL)
-    assert (found.verdict, "nothing is installed" in found.found) == (Verdict.WRONG, True)
+    assert (found.verdict, "nothing is installed" in found.found) == (Health.WRONG, True)
 
 
 async def test_a_configuration_is_the_files_or_another(objects, server):
     """The controller reads what is installed, not the file."""
     install(server, LOCAL)
     (found,) = await installed_checks.look_at_configuration(objects, LOCAL)
-    assert found.verdict is Verdict.OK
+    assert found.verdict is Health.OK
     (found,) = await installed_checks.look_at_configuration(objects, installed({"cpu": 8}))
-    assert (found.verdict, "--diff" in found.advice) == (Verdict.WRONG, True)
+    assert (found.verdict, "--diff" in found.advice) == (Health.WRONG, True)
 
 
 @pytest.mark.parametrize(
     ("installation", "volume", "verdict", "says"),
     [
-        (LOCAL, {"persistentVolumeClaim": {}}, Verdict.OK, "local: the journal is on a persistent volume"),
-        (LOCAL, {"emptyDir": {}}, Verdict.WARNING, "local, but the journal is on an emptyDir, which ends with its pod"),
-        (LOCAL, {}, Verdict.WARNING, "an emptyDir"),
-        (LOCAL, {"hostPath": {}}, Verdict.WARNING, "which ends with its node, and there is no second copy"),
-        (LOCAL, {"csi": {}}, Verdict.OK, "a volume of kind csi"),
-        (COPIED, {"persistentVolumeClaim": {}}, Verdict.OK, "its second copy at s3://bucket/journal"),
-        (COPIED, {"emptyDir": {}}, Verdict.WARNING, "replicated, but the journal is on an emptyDir"),
-        (COPIED, {"hostPath": {}}, Verdict.WARNING, "replicated, but the journal is on a folder of the node"),
+        (LOCAL, {"persistentVolumeClaim": {}}, Health.OK, "local: the journal is on a persistent volume"),
+        (LOCAL, {"emptyDir": {}}, Health.WARNING, "local, but the journal is on an emptyDir, which ends with its pod"),
+        (LOCAL, {}, Health.WARNING, "an emptyDir"),
+        (LOCAL, {"hostPath": {}}, Health.WARNING, "which ends with its node, and there is no second copy"),
+        (LOCAL, {"csi": {}}, Health.OK, "a volume of kind csi"),
+        (COPIED, {"persistentVolumeClaim": {}}, Health.OK, "its second copy at s3://bucket/journal"),
+        (COPIED, {"emptyDir": {}}, Health.WARNING, "replicated, but the journal is on an emptyDir"),
+        (COPIED, {"hostPath": {}}, Health.WARNING, "replicated, but the journal is on a folder of the node"),
     ],
 )
 def test_what_the_journal_survives(installation, volume, verdict, says):
     """What is promised holds as far as something outlives the node; the reason is told where nothing does."""
     found = installed_checks.judge_durability(installation, deployment_on(installation, **volume))
     assert (found.verdict, says in found.found) == (verdict, True)
-    assert bool(found.advice) == (verdict is Verdict.WARNING)
+    assert bool(found.advice) == (verdict is Health.WARNING)
 
 
 def test_a_copy_in_the_same_pod_is_none():
     """A folder goes with the node, whatever the volume."""
     installation = installed(durability="replicated", replica_prefix="file:///var/lib/iris/copy")
     found = installed_checks.judge_durability(installation, controller.deployment(installation))
-    assert (found.verdict, "a folder of the controller's pod" in found.found) == (Verdict.WARNING, True)
+    assert (found.verdict, "a folder of the controller's pod" in found.found) == (Health.WARNING, True)
 
 
 async def test_the_deployment_that_is_there_is_judged(objects, server):
     """Somebody may have changed its volume; before there is one, the one that would be made is judged."""
     (found,) = await installed_checks.look_at_durability(objects, LOCAL)
-    assert found.verdict is Verdict.OK
+    assert found.verdict is Health.OK
     install(server, LOCAL)
     path = "/apis/apps/v1/namespaces/iris/deployments/iris-controller"
     changed = await objects.get(path)
     body = {**deployment_on(LOCAL, emptyDir={}), "metadata": changed["metadata"]}
     put(server, "PUT", path, body)
     found = of(await installed_checks.look_at_durability(objects, LOCAL), "durability")
-    assert found.verdict is Verdict.WARNING
+    assert found.verdict is Health.WARNING
 
 
 @pytest.mark.parametrize(
@@ -90,4 +90,4 @@ def test_a_journal_that_is_on_no_volume_is_told():
     body = controller.deployment(LOCAL)
     body["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = []
     found = installed_checks.judge_durability(LOCAL, body)
-    assert (found.verdict, "container's own file system" in found.found) == (Verdict.WARNING, True)
+    assert (found.verdict, "container's own file system" in found.found) == (Health.WARNING, True)

@@ -2,7 +2,7 @@
 
 from doctor_world import configured, lines
 
-from iriscw.doctor.findings import Verdict
+from iriscw.doctor.findings import Health
 from iriscw.doctor.instance_types import Type, look_at_types, types_of
 
 
@@ -20,4 +20,4 @@ def test_types_that_are_not_in_the_catalogue_are_a_warning():
     """They may be new."""
     found = look_at_types(configured("turin-gp", "turing-gp").config)
     assert lines(found) == ["types: turin-gp", "type turing-gp: not known here (used by group g1)"]
-    assert [each.verdict for each in found] == [Verdict.OK, Verdict.WARNING]
+    assert [each.verdict for each in found] == [Health.OK, Health.WARNING]

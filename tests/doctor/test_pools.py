@@ -23,7 +23,7 @@ from iriscw.cloud.model import (
     Unavailable,
 )
 from iriscw.doctor import pools
-from iriscw.doctor.findings import Verdict
+from iriscw.doctor.findings import Health
 from iriscw.doctor.instance_types import Type
 from iriscw.doctor.pools import Probes
 from iriscw_sims.kube.messages import Request
@@ -63,10 +63,10 @@ async def test_each_type_is_probed_and_nothing_is_left(tmp_path):
         found = await probes.look()
         left = there(server)
     assert [(each.check, each.verdict) for each in found] == [
-        ("type turin-gp", Verdict.OK),
-        ("type gd-8xh100ib-i128", Verdict.WRONG),
-        ("type no-such-type", Verdict.WRONG),
-        ("type gb200-4x", Verdict.OK),
+        ("type turin-gp", Health.OK),
+        ("type gd-8xh100ib-i128", Health.WRONG),
+        ("type no-such-type", Health.WRONG),
+        ("type gb200-4x", Health.OK),
     ]
     assert "Quota Under" in found[0].found
     assert found[1].found == "quota NotSet: quota limit is 0 for instance type gd-8xh100ib-i128"
@@ -114,7 +114,7 @@ async def test_conditions_that_do_not_come_are_not_waited_for_for_ever(server, m
     """It is a warning, and the pool is deleted."""
     monkeypatch.setattr(pools, "CONDITIONS_S", 0.05)
     (found,) = await Probes(objects_of(server), ONE, "u").look()
-    assert found.verdict is Verdict.WARNING
+    assert found.verdict is Health.WARNING
     assert "no word of validation" in found.found
     assert there(server) == {}
 
@@ -122,8 +122,8 @@ async def test_conditions_that_do_not_come_are_not_waited_for_for_ever(server, m
 @pytest.mark.parametrize(
     ("answer", "verdict", "says"),
     [
-        (REFUSED, Verdict.WARNING, "not probed: "),
-        (ApiResponse(422, {"reason": "Invalid", "message": "no such type"}), Verdict.WRONG, "not accepted: "),
+        (REFUSED, Health.WARNING, "not probed: "),
+        (ApiResponse(422, {"reason": "Invalid", "message": "no such type"}), Health.WRONG, "not accepted: "),
     ],
 )
 async def test_a_pool_that_is_refused_is_not_left(server, answer, verdict, says):
@@ -152,7 +152,7 @@ async def test_a_pool_whose_answer_was_lost_is_deleted(server):
     foreign(server)
     probes = Probes(Objects(caller_of(Lossy(server))), ONE, "u")
     (found,) = await probes.look()
-    assert found.verdict is Verdict.WRONG
+    assert found.verdict is Health.WRONG
     assert ([*there(server)], probes.left) == (["somebodys"], [])
 
 
@@ -162,7 +162,7 @@ async def test_a_pool_that_may_appear_later_is_named(server):
     probes = Probes(objects, ONE, "u")
     _, left = await probes.look()
     (name,) = probes.left
-    assert (left.verdict, left.advice) == (Verdict.WRONG, f"kubectl delete nodepool {name}")
+    assert (left.verdict, left.advice) == (Health.WRONG, f"kubectl delete nodepool {name}")
     assert "may appear yet" in left.found
 
 
@@ -186,9 +186,9 @@ async def test_a_pool_that_cannot_be_deleted_is_named_with_the_command(server, m
     probes = Probes(Objects(caller_of(NoDeletes(server))), ONE, "u")
     _, left = await probes.look()
     (name,) = there(server)
-    assert (left.verdict, left.advice, probes.left) == (Verdict.WRONG, f"kubectl delete nodepool {name}", [name])
+    assert (left.verdict, left.advice, probes.left) == (Health.WRONG, f"kubectl delete nodepool {name}", [name])
     earlier, _ = await Probes(objects_of(server), ONE, "u").look()
-    assert (earlier.verdict, name in earlier.found) == (Verdict.WARNING, True)
+    assert (earlier.verdict, name in earlier.found) == (Health.WARNING, True)
     assert f"kubectl delete nodepool {name}" in earlier.advice
     assert [*there(server)] == [name]
 
@@ -213,7 +213,7 @@ async def test_a_server_that_goes_silent_is_no_word(server, monkeypatch):
     monkeypatch.setattr(pools, "CONDITIONS_S", 0.05)
     objects = objects_of(server, refusals={("GET", "-0"): ApiUnreachable("away")})
     (found,) = await Probes(objects, ONE, "u").look()
-    assert (found.verdict, "no word of validation" in found.found) == (Verdict.WARNING, True)
+    assert (found.verdict, "no word of validation" in found.found) == (Health.WARNING, True)
     assert there(server) == {}
 
 
@@ -225,7 +225,7 @@ async def test_a_pool_that_somebody_deletes_is_told(server):
         server.store.handle(Request("DELETE", path), server.timeline.now)
 
     (found,) = await Probes(watching(server, delete), ONE, "u").look()
-    assert (found.verdict, "deleted by somebody" in found.found) == (Verdict.WARNING, True)
+    assert (found.verdict, "deleted by somebody" in found.found) == (Health.WARNING, True)
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -279,26 +279,26 @@ VALID, UNDER = condition("Validated", "True", "Valid"), condition("Quota", "True
 @pytest.mark.parametrize(
     ("conditions", "verdict", "says"),
     [
-        ([VALID, UNDER, condition("Capacity", "True", "Sufficient")], Verdict.OK, "Quota Under, Capacity Sufficient"),
-        ([VALID, UNDER], Verdict.OK, "Validated Valid, Quota Under"),
-        ([condition("Valid", "True", "Valid"), UNDER], Verdict.OK, "Quota Under"),
-        ([VALID, condition("Quota", "False", "Over", "too many")], Verdict.WRONG, "quota Over: too many"),
-        ([VALID, condition("Quota", "False", "NotSet")], Verdict.WRONG, "quota NotSet: NotSet"),
-        ([VALID, condition("Quota", "False", "Odd", "x")], Verdict.WARNING, "quota Odd: x"),
-        ([condition("Validated", "False", "Invalid", "not here")], Verdict.WRONG, "not accepted: not here"),
-        ([VALID, UNDER, condition("Capacity", "False", "QueuedAwaitingCapacity")], Verdict.WARNING, "Queued"),
-        ([VALID, UNDER, condition("Capacity", "False", "NoneAvailable")], Verdict.WARNING, "NoneAvailable"),
-        ([VALID], Verdict.WARNING, "no word of quota"),
-        ([UNDER], Verdict.WARNING, "no word of validation"),
-        ([VALID, condition("Quota", "Unknown", "")], Verdict.WARNING, "no word of quota"),
-        ([], Verdict.WARNING, "told: nothing"),
+        ([VALID, UNDER, condition("Capacity", "True", "Sufficient")], Health.OK, "Quota Under, Capacity Sufficient"),
+        ([VALID, UNDER], Health.OK, "Validated Valid, Quota Under"),
+        ([condition("Valid", "True", "Valid"), UNDER], Health.OK, "Quota Under"),
+        ([VALID, condition("Quota", "False", "Over", "too many")], Health.WRONG, "quota Over: too many"),
+        ([VALID, condition("Quota", "False", "NotSet")], Health.WRONG, "quota NotSet: NotSet"),
+        ([VALID, condition("Quota", "False", "Odd", "x")], Health.WARNING, "quota Odd: x"),
+        ([condition("Validated", "False", "Invalid", "not here")], Health.WRONG, "not accepted: not here"),
+        ([VALID, UNDER, condition("Capacity", "False", "QueuedAwaitingCapacity")], Health.WARNING, "Queued"),
+        ([VALID, UNDER, condition("Capacity", "False", "NoneAvailable")], Health.WARNING, "NoneAvailable"),
+        ([VALID], Health.WARNING, "no word of quota"),
+        ([UNDER], Health.WARNING, "no word of validation"),
+        ([VALID, condition("Quota", "Unknown", "")], Health.WARNING, "no word of quota"),
+        ([], Health.WARNING, "told: nothing"),
     ],
 )
 def test_what_a_pool_was_told_is_judged(conditions, verdict, says):
     """Under, Over and NotSet; capacity is at most a warning, for it comes and goes."""
     found = pools.judge_pool(KIND, pools.conditions_of({"status": {"conditions": conditions}}))
     assert (found.verdict, says in found.found) == (verdict, True)
-    assert bool(found.advice) == (verdict is not Verdict.OK)
+    assert bool(found.advice) == (verdict is not Health.OK)
 
 
 @pytest.mark.parametrize(
@@ -327,11 +327,11 @@ def test_a_status_of_any_form_is_read(status):
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (QuotaExceeded("q"), Verdict.WRONG),
-        (InvalidSpec("i"), Verdict.WRONG),
-        (Forbidden("f"), Verdict.WARNING),
-        (Unavailable("u"), Verdict.WRONG),
-        (Throttled("t", 0), Verdict.WRONG),
+        (QuotaExceeded("q"), Health.WRONG),
+        (InvalidSpec("i"), Health.WRONG),
+        (Forbidden("f"), Health.WARNING),
+        (Unavailable("u"), Health.WRONG),
+        (Throttled("t", 0), Health.WRONG),
     ],
 )
 def test_refusals_are_told(error, verdict):

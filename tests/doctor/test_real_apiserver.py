@@ -21,7 +21,7 @@ from iriscw.deploy.applying import apply
 from iriscw.deploy.rendering import render
 from iriscw.deploy.secrets import secret_manifests
 from iriscw.doctor.examination import Examination
-from iriscw.doctor.findings import Verdict
+from iriscw.doctor.findings import Health
 from iriscw_sims.coreweave.crd import DEFINITION, DEFINITIONS
 
 pytestmark = pytest.mark.slow
@@ -111,7 +111,7 @@ async def examined(kubeconfig, **more):
     with anyio.fail_after(30):
         while True:
             found = await Examination(INSTALLATION, kubeconfig=kubeconfig, environ={}, **more).run()
-            if not [each for each in found if each.check == "rights" and each.verdict is Verdict.WRONG]:
+            if not [each for each in found if each.check == "rights" and each.verdict is Health.WRONG]:
                 return found
 
 
@@ -119,12 +119,12 @@ async def test_an_administrator_finds_all_well(objects, administrator):
     """On a real server, too; a pool of each type is made and gone, the controller's own stays."""
     async with judging(objects) as judged:
         found = await examined(administrator, probe=True)
-    assert lines(found, Verdict.WRONG) == []
-    assert lines(found, Verdict.WARNING) == [
+    assert lines(found, Health.WRONG) == []
+    assert lines(found, Health.WARNING) == [
         "secret iris-image-pull: it is not there: images that are not public cannot be pulled"
     ]
     assert "ServiceAccount iris-controller may do all" in of(found, "rights").found
-    assert of(found, "clock").verdict is Verdict.OK
+    assert of(found, "clock").verdict is Health.OK
     assert of(found, "type cd-gp-a192-genoa").found == "Validated Valid, Quota Under, Capacity Sufficient"
     assert len([name for name in judged if name.startswith("iris-doctor-")]) >= 2
     assert [each["metadata"]["name"] for each in await objects.list(NODE_POOLS)] == [f"{NAMESPACE}-controller-pool"]
@@ -138,15 +138,15 @@ async def test_the_rendered_rights_are_enough_to_probe(objects, real_server, tmp
     path = kubeconfig(real_server, tmp_path, made.body["status"]["token"])
     async with judging(objects):
         found = await examined(path, probe=True)
-    assert lines(found, Verdict.WRONG) == []
+    assert lines(found, Health.WRONG) == []
     user = f"system:serviceaccount:{NAMESPACE}:iris-controller"
     assert of(found, "rights").found.startswith(f"{user} may do all ")
-    unseen = {each.check for each in found if each.verdict is Verdict.WARNING}
+    unseen = {each.check for each in found if each.verdict is Health.WARNING}
     assert unseen == {
         *("secret iris-controller-secrets", "secret iris-ca", "secret iris-image-pull"),
         *("configuration", "durability"),
     }
-    assert of(found, "type cd-gp-a192-genoa").verdict is Verdict.OK
+    assert of(found, "type cd-gp-a192-genoa").verdict is Health.OK
     assert [each["metadata"]["name"] for each in await objects.list(NODE_POOLS)] == [f"{NAMESPACE}-controller-pool"]
 
 
@@ -160,7 +160,7 @@ async def test_a_role_that_was_narrowed_is_told(objects, administrator):
             wrong = []
             while not wrong:
                 found = await Examination(INSTALLATION, kubeconfig=administrator, environ={}).run()
-                wrong = lines(found, Verdict.WRONG)
+                wrong = lines(found, Health.WRONG)
     finally:
         await objects.patch(ROLE, {"rules": role["rules"]}, MERGE_PATCH)
     (text,) = wrong

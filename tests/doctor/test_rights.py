@@ -7,7 +7,7 @@ from doctor_world import install, lines, objects_of
 from iriscw.cloud.kube.messages import ApiResponse
 from iriscw.deploy.rights import RIGHTS
 from iriscw.doctor import rights
-from iriscw.doctor.findings import Verdict
+from iriscw.doctor.findings import Health
 from iriscw_sims.kube.messages import Request
 
 INSTALLATION = installed()
@@ -40,7 +40,7 @@ async def test_the_rendered_rights_are_enough(objects, server):
     """An administrator asks about the controller's account, and hears no more than that it is well."""
     install(server, INSTALLATION)
     (found,) = await rights.look_at_rights(objects, INSTALLATION)
-    assert found.verdict is Verdict.OK
+    assert found.verdict is Health.OK
     assert str(len(rights.questions(RIGHTS, "iris"))) in found.found
     assert "ServiceAccount iris-controller" in found.found
 
@@ -57,7 +57,7 @@ async def test_what_is_missing_is_named_with_what_fails(objects, server):
     narrow(server, f"{RBAC}/clusterroles/iris-controller", without)
     narrow(server, f"{RBAC}/namespaces/iris/roles/iris-controller", without)
     found = await rights.look_at_rights(objects, INSTALLATION)
-    assert all(each.verdict is Verdict.WRONG and "--apply" in each.advice for each in found)
+    assert all(each.verdict is Health.WRONG and "--apply" in each.advice for each in found)
     pools, logs = lines(found)
     assert "may not create, delete nodepools (compute.coreweave.com) in the whole cluster: each slice" in pools
     assert "may not get pods/log in namespace iris: the last words" in logs
@@ -68,7 +68,7 @@ async def test_with_node_agents_the_controller_has_their_tokens_looked_at(object
     with_agents = with_agent()
     install(server, with_agents)
     (found,) = await rights.look_at_rights(objects, with_agents)
-    assert found.verdict is Verdict.OK
+    assert found.verdict is Health.OK
     assert str(len(rights.questions(RIGHTS, "iris")) + 1) in found.found
     narrow(server, f"{RBAC}/clusterroles/iris-controller-token-reviews", lambda _rule: None)
     (missing,) = lines(await rights.look_at_rights(objects, with_agents))
@@ -81,7 +81,7 @@ async def test_what_would_be_dangerous_is_a_warning(objects, server):
     path = f"{RBAC}/namespaces/iris/roles/iris-controller"
     narrow(server, path, lambda rule: {**rule, "verbs": [*rule["verbs"], "list", "get"]})
     found = await rights.look_at_rights(objects, INSTALLATION)
-    (danger,) = lines(found, Verdict.WARNING)
+    (danger,) = lines(found, Health.WARNING)
     assert "may get, list secrets in namespace iris: it could read every Secret" in danger
     assert len(found) == 2
 
@@ -90,7 +90,7 @@ async def test_who_may_not_ask_about_others_asks_about_themselves(server):
     """And it is said about whom: what they lack is none of the controller's trouble."""
     install(server, INSTALLATION)
     found = await rights.look_at_rights(objects_of(server, "eve"), INSTALLATION)
-    assert {each.verdict for each in found} == {Verdict.WARNING}
+    assert {each.verdict for each in found} == {Health.WARNING}
     assert "whoever asks here may not get" in found[0].found
     assert "asked about whoever asks here" in found[-1].found
 
@@ -101,7 +101,7 @@ async def test_the_controller_asks_about_itself(server):
     name = ApiResponse(201, {"metadata": {}, "status": {"userInfo": {"username": ACCOUNT}}})
     refusals = {("POST", "/selfsubjectreviews"): name}
     found = await rights.look_at_rights(objects_of(server, ACCOUNT, refusals=refusals), INSTALLATION)
-    assert [each.verdict for each in found] == [Verdict.OK]
+    assert [each.verdict for each in found] == [Health.OK]
     assert ACCOUNT in found[0].found
 
 
@@ -119,9 +119,9 @@ async def test_workers_are_asked_about_where_they_make_pods(objects, server):
     installation = with_task_pods()
     install(server, installation)
     found = await rights.look_at_rights(objects, installation)
-    assert [each.verdict for each in found] == [Verdict.OK, Verdict.OK]
+    assert [each.verdict for each in found] == [Health.OK, Health.OK]
     assert "the ServiceAccount iris-worker may do all 5 things" in found[1].found
     narrow(server, f"{RBAC}/namespaces/iris/roles/iris-worker", lambda rule: {**rule, "verbs": ["get", "list"]})
     _, missing = await rights.look_at_rights(objects, installation)
-    assert missing.verdict is Verdict.WRONG
+    assert missing.verdict is Health.WRONG
     assert "the ServiceAccount iris-worker may not watch, create, delete pods in namespace iris" in missing.found

@@ -11,7 +11,7 @@ from iriscw.cloud.model import Forbidden
 from iriscw.config.load import build_config
 from iriscw.deploy.installation import installation_of
 from iriscw.doctor import secrets
-from iriscw.doctor.findings import Verdict
+from iriscw.doctor.findings import Health
 
 SECRETS = "/api/v1/namespaces/iris/secrets"
 HIDDEN = "hunter2-do-not-show"
@@ -64,12 +64,12 @@ def test_secrets_of_tasks_are_wanted_once_each():
 @pytest.mark.parametrize(
     ("thing", "verdict", "says"),
     [
-        (None, Verdict.WRONG, "it is not there: why"),
-        (secret("a"), Verdict.WRONG, "it has no b: why"),
-        (secret(), Verdict.WRONG, "it has no a, no b: why"),
-        ({"metadata": {}, "data": None}, Verdict.WRONG, "it has no a, no b: why"),
-        (secret("a", "b", value=""), Verdict.WRONG, "it has no a, no b: why"),
-        (secret("a", "b", "c"), Verdict.OK, "it has a, b"),
+        (None, Health.WRONG, "it is not there: why"),
+        (secret("a"), Health.WRONG, "it has no b: why"),
+        (secret(), Health.WRONG, "it has no a, no b: why"),
+        ({"metadata": {}, "data": None}, Health.WRONG, "it has no a, no b: why"),
+        (secret("a", "b", value=""), Health.WRONG, "it has no a, no b: why"),
+        (secret("a", "b", "c"), Health.OK, "it has a, b"),
     ],
 )
 def test_a_secret_is_judged_by_its_keys(thing, verdict, says):
@@ -84,24 +84,24 @@ REGISTRY = installed(platform={"container_registry": "registry.test:5000/team"})
 @pytest.mark.parametrize(
     ("thing", "verdict", "says"),
     [
-        (None, Verdict.WARNING, "it is not there"),
-        (secret(".dockerconfigjson"), Verdict.WRONG, "its type is not"),
-        (secret(kind=secrets.PULL_TYPE), Verdict.WRONG, "not a configuration of Docker's"),
-        (secret(".dockerconfigjson", kind=secrets.PULL_TYPE), Verdict.WRONG, "not a configuration of Docker's"),
-        (secret(".dockerconfigjson", kind=secrets.PULL_TYPE, value="[]"), Verdict.WRONG, "not a configuration"),
-        (pull_secret("other.test"), Verdict.WARNING, "it has nothing for registry.test:5000"),
-        (pull_secret(), Verdict.WARNING, "it has nothing for registry.test:5000"),
-        (pull_secret("registry.test:5000"), Verdict.OK, "it is for registry.test:5000"),
-        (pull_secret("https://registry.test:5000/v2/"), Verdict.OK, "it is for registry.test:5000"),
-        (pull_secret("*.test:5000"), Verdict.OK, "it is for registry.test:5000"),
-        (pull_secret("registry.test"), Verdict.WARNING, "it has nothing for registry.test:5000"),
+        (None, Health.WARNING, "it is not there"),
+        (secret(".dockerconfigjson"), Health.WRONG, "its type is not"),
+        (secret(kind=secrets.PULL_TYPE), Health.WRONG, "not a configuration of Docker's"),
+        (secret(".dockerconfigjson", kind=secrets.PULL_TYPE), Health.WRONG, "not a configuration of Docker's"),
+        (secret(".dockerconfigjson", kind=secrets.PULL_TYPE, value="[]"), Health.WRONG, "not a configuration"),
+        (pull_secret("other.test"), Health.WARNING, "it has nothing for registry.test:5000"),
+        (pull_secret(), Health.WARNING, "it has nothing for registry.test:5000"),
+        (pull_secret("registry.test:5000"), Health.OK, "it is for registry.test:5000"),
+        (pull_secret("https://registry.test:5000/v2/"), Health.OK, "it is for registry.test:5000"),
+        (pull_secret("*.test:5000"), Health.OK, "it is for registry.test:5000"),
+        (pull_secret("registry.test"), Health.WARNING, "it has nothing for registry.test:5000"),
     ],
 )
 def test_a_pull_secret_is_judged_by_what_it_is_for(thing, verdict, says):
     """By its type, its form, and the registries of the images; not by what it lets in."""
     found = secrets.judge_pull_secret(REGISTRY, thing)
     assert (found.verdict, says in found.found) == (verdict, True)
-    assert ("--docker-server=registry.test:5000" in found.advice) == (verdict is not Verdict.OK)
+    assert ("--docker-server=registry.test:5000" in found.advice) == (verdict is not Health.OK)
     assert HIDDEN not in f"{found}"
 
 
@@ -109,7 +109,7 @@ def test_a_pull_secret_is_judged_by_what_it_is_for(thing, verdict, says):
 def test_images_without_a_registry_are_dockers(entry):
     """It has several names."""
     assert secrets.registries_of(installed()) == ("docker.io",)
-    assert secrets.judge_pull_secret(installed(), pull_secret(entry)).verdict is Verdict.OK
+    assert secrets.judge_pull_secret(installed(), pull_secret(entry)).verdict is Health.OK
 
 
 def test_images_may_come_from_several_registries():
@@ -127,11 +127,11 @@ async def test_all_are_looked_up_in_the_cluster(objects, server):
     put(server, "POST", SECRETS, {**body, "metadata": {"name": "iris-controller-secrets"}})
     put(server, "POST", SECRETS, {**pull_secret("docker.io"), "metadata": {"name": "iris-image-pull"}})
     found = await secrets.look_at_secrets(objects, installed())
-    assert lines(found, Verdict.OK) == [
+    assert lines(found, Health.OK) == [
         "secret iris-controller-secrets: it has cluster-secret, admin-token, tls.crt, tls.key",
         "secret iris-image-pull: it is for docker.io",
     ]
-    assert lines(found, Verdict.WRONG) == ["secret iris-ca: it is not there: worker pods wait for it for ever"]
+    assert lines(found, Health.WRONG) == ["secret iris-ca: it is not there: worker pods wait for it for ever"]
     assert HIDDEN not in f"{found}"
     assert base64.b64encode(HIDDEN.encode()).decode() not in f"{found}"
 
@@ -139,7 +139,7 @@ async def test_all_are_looked_up_in_the_cluster(objects, server):
 async def test_what_may_not_be_read_is_not_judged(server):
     """The controller itself, for one, may read none."""
     found = await secrets.look_at_secrets(objects_of(server, "eve"), installed())
-    assert {each.verdict for each in found} == {Verdict.WARNING}
+    assert {each.verdict for each in found} == {Health.WARNING}
     assert all(each.found.startswith("not looked at: ") for each in found)
     assert len(found) == 3
     assert Forbidden.__name__ not in f"{found}"

@@ -5,7 +5,7 @@ import pytest
 from deploy_world import installed
 
 from iriscw.doctor import storage
-from iriscw.doctor.findings import Verdict
+from iriscw.doctor.findings import Health
 from iriscw.tiers.drivers.failure import NoStoreCredentials
 from iriscw.tiers.drivers.fake import FakeObjectStore
 from iriscw.tiers.drivers.opening import InvalidStoreUrl, StoreExtraMissing
@@ -47,7 +47,7 @@ class Forgetful(FakeObjectStore):
 async def test_a_file_store_is_written_read_and_deleted(tmp_path):
     """Nothing is left in it."""
     found = await storage.look_at_store(f"file://{tmp_path}", "bundle_prefix")
-    assert found.verdict is Verdict.OK, found
+    assert found.verdict is Health.OK, found
     assert "written once only" in found.found
     assert [each for each in tmp_path.rglob("*") if each.is_file() and each.stat().st_size] == []
 
@@ -63,21 +63,21 @@ async def test_each_store_is_tried_once(tmp_path):
     settings = controller(bundle_prefix=url, replica_prefix=URL, durability="replicated")
     assert len(await storage.look_at_stores(settings, lambda _url: FakeObjectStore())) == 2
     (found,) = await storage.look_at_stores(controller())
-    assert (found.verdict, "none is configured" in found.found) == (Verdict.OK, True)
+    assert (found.verdict, "none is configured" in found.found) == (Health.OK, True)
 
 
 @pytest.mark.parametrize("store", [Careless(), Refusing()])
 async def test_a_store_without_conditional_writes_is_wrong(store):
     """Whether it ignores the condition or refuses it: that is named, and nothing is left."""
     found = await storage.look_at_store(URL, "replica_prefix", lambda _url: store)
-    assert (found.verdict, "conditional writes are not supported" in found.found) == (Verdict.WRONG, True)
+    assert (found.verdict, "conditional writes are not supported" in found.found) == (Health.WRONG, True)
     assert store.contents() == {}
 
 
 async def test_a_store_that_keeps_what_is_deleted_is_wrong():
     """Its costs would grow for ever."""
     found = await storage.look_at_store(URL, "replica_prefix", lambda _url: Forgetful())
-    assert (found.verdict, "is there after it was deleted" in found.found) == (Verdict.WRONG, True)
+    assert (found.verdict, "is there after it was deleted" in found.found) == (Health.WRONG, True)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ async def test_what_failed_is_named(error, says, advises, method):
     for _ in range(2 if method == "put" else 1):
         store.fail_next(method, error)
     found = await storage.look_at_store(URL, "replica_prefix", lambda _url: store)
-    assert (found.verdict, found.found, advises in found.advice) == (Verdict.WRONG, says, True)
+    assert (found.verdict, found.found, advises in found.advice) == (Health.WRONG, says, True)
     assert store.contents() == {}
 
 
@@ -113,7 +113,7 @@ async def test_what_was_never_let_in_left_nothing(error, says):
     for method in ("put", "put", "delete"):
         store.fail_next(method, error)
     found = await storage.look_at_store(URL, "bundle_prefix", lambda _url: store)
-    assert (found.verdict, found.found, "AWS_" in found.advice) == (Verdict.WRONG, says, True)
+    assert (found.verdict, found.found, "AWS_" in found.advice) == (Health.WRONG, says, True)
     assert store.calls["delete"] == 0
 
 
@@ -124,7 +124,7 @@ async def test_an_object_that_may_be_left_is_named():
     store.fail_next("delete", StoreAccessDenied("not you"))
     found = await storage.look_at_store(URL, "replica_prefix", lambda _url: store)
     (left,) = store.contents()
-    assert found.verdict is Verdict.WRONG
+    assert found.verdict is Health.WRONG
     assert f"{left} may be left there" in found.found
     assert left.startswith("doctor/")
 
@@ -134,7 +134,7 @@ async def test_a_write_whose_answer_is_lost_leaves_nothing():
     store = FakeObjectStore()
     store.fail_next("put", StoreUnreachable("lost"), after_effect=True)
     store.fail_next("put", StoreUnreachable("lost"), after_effect=True)
-    assert (await storage.look_at_store(URL, "k", lambda _url: store)).verdict is Verdict.WRONG
+    assert (await storage.look_at_store(URL, "k", lambda _url: store)).verdict is Health.WRONG
     assert store.contents() == {}
 
 
@@ -148,7 +148,7 @@ async def test_a_store_that_is_silent_is_given_up(monkeypatch):
 
     store = Silent()
     found = await storage.look_at_store(URL, "k", lambda _url: store)
-    assert (found.verdict, found.found.startswith("no answer within")) == (Verdict.WRONG, True)
+    assert (found.verdict, found.found.startswith("no answer within")) == (Health.WRONG, True)
     assert store.calls["aclose"] == 1
 
 
@@ -176,9 +176,9 @@ async def test_interrupted_it_leaves_nothing():
 @pytest.mark.parametrize(
     ("url", "verdict", "says"),
     [
-        ("nowhere://x/y", Verdict.WRONG, "no driver takes"),
-        ("file://host/x", Verdict.WRONG, "is not file:///absolute/path"),
-        ("file:///no/such/folder", Verdict.WARNING, "there is no such folder on this machine"),
+        ("nowhere://x/y", Health.WRONG, "no driver takes"),
+        ("file://host/x", Health.WRONG, "is not file:///absolute/path"),
+        ("file:///no/such/folder", Health.WARNING, "there is no such folder on this machine"),
     ],
 )
 async def test_what_cannot_be_opened_is_told(url, verdict, says):
@@ -195,7 +195,7 @@ async def test_a_folder_that_may_not_be_used_may_be_fine_elsewhere(tmp_path):
         raise StoreAccessDenied("not yours")
 
     found = await storage.look_at_store(f"file://{tmp_path}", "bundle_prefix", opener)
-    assert (found.verdict, "not yours" in found.found) == (Verdict.WARNING, True)
+    assert (found.verdict, "not yours" in found.found) == (Health.WARNING, True)
     await storage.look_at_store(f"file://{tmp_path}/absent", "bundle_prefix")
     assert not (tmp_path / "absent").exists()
 
@@ -215,7 +215,7 @@ async def test_advice_is_the_services(error, advises):
         raise error
 
     found = await storage.look_at_store("gs://bucket", "bundle_prefix", opener)
-    assert (found.verdict, advises in found.advice) == (Verdict.WRONG, True)
+    assert (found.verdict, advises in found.advice) == (Health.WRONG, True)
 
 
 async def test_a_bad_address_says_how_one_is_written():

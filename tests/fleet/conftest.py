@@ -496,9 +496,9 @@ def world(group_config: Callable[..., GroupConfig]) -> Callable[..., FleetWorld]
 
 
 @pytest.fixture
-def place(group_config: Callable[..., GroupConfig]) -> pods.Place:
+def place(group_config: Callable[..., GroupConfig]) -> pods.WorkerPlace:
     seed = pods.PodSeed(group_config(), "test", "iris-gpu-a", 0, ActorPath("/jobs/scheduler"), ActorPath("/jobs/links"))
-    return pods.Place(seed)
+    return pods.WorkerPlace(seed)
 
 
 def _no_child(seed: Any) -> ChildSpec:

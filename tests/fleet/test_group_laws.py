@@ -10,7 +10,7 @@ from iriscw.fleet.groups.group import Closure
 from iriscw.fleet.groups.scaling import is_closed
 from iriscw.fleet.messages import Cordon, WorkersMissed
 from iriscw.fleet.model import Availability, SliceRow, SliceState, Trouble
-from iriscw.fleet.records import Promise, SliceDoomed, SlicePoolCreated, SliceRequested, compact, evolve
+from iriscw.fleet.records import SliceDoomed, SlicePoolCreated, SlicePromise, SliceRequested, compact, evolve
 from iriscw.fleet.signals import (
     Dismiss,
     Evaluate,
@@ -69,7 +69,7 @@ def test_a_pool_that_was_seen_is_promised(opened, ctx):
     assert facts == [SlicePoolCreated(name, f"pool-of-{name}")]
     assert it.promises[name].pool_uid == f"pool-of-{name}"
     assert send(it, ctx, row(name, SliceState.BOOTING, ctx))[0] == []
-    promises: dict[str, Promise] = {}
+    promises: dict[str, SlicePromise] = {}
     for fact in compact(it.promises):
         evolve(promises, fact)
     assert promises == it.promises

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from iriscw.cloud.model import Attributes, Capacity, Constraint, Mode, Op
 from iriscw.fleet.messages import DemandEntry
 from iriscw.fleet.model import FREEZABLE, Availability, GroupConfig
-from iriscw.fleet.routing import Bay, IdleSlice, Offer, misfit, route, spreads
+from iriscw.fleet.routing import Bay, GroupOffer, IdleSlice, misfit, route, spreads
 from iriscw.runtime.vocabulary import SECOND
 
 WORKER = Capacity(8000, 64, 100, 8, "H100")
@@ -35,7 +35,9 @@ def offer(
     usual = {"per_worker": WORKER, "attributes": Attributes({"region": "lga1"}), "max_slices": 100}
     made = GroupConfig(name, **{**usual, **config})
     later = room if later is None else later
-    return Offer(made, availability, "because", absorbing, room, waiting, idle=idle, later=later, known=tuple(known))
+    return GroupOffer(
+        made, availability, "because", absorbing, room, waiting, idle=idle, later=later, known=tuple(known)
+    )
 
 
 def idle_slice(name, *workers):

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from iriscw.cloud.model import Attributes, Capacity, Constraint, Mode, Op
 from iriscw.fleet.messages import DemandEntry
 from iriscw.fleet.model import Availability, GroupConfig
-from iriscw.fleet.routing import MAX_STACKS, Bay, Offer, misfit, route
+from iriscw.fleet.routing import MAX_STACKS, Bay, GroupOffer, misfit, route
 
 WORKER = Capacity(8000, 64, 100, 8, "H100")
 TASK = Capacity(1000, 8, 0, 1, "H100")
@@ -21,7 +21,7 @@ def entry(name="a", what=TASK, count=1, gang=1, band=0, constraints=()):
 
 def offer(name="g", *, absorbing=0, room=10, waiting=0, availability=Availability.AVAILABLE, **config):
     made = GroupConfig(name, WORKER, max_slices=100, **{"attributes": Attributes({"region": "lga1"}), **config})
-    return Offer(made, availability, "because", absorbing, room, waiting)
+    return GroupOffer(made, availability, "because", absorbing, room, waiting)
 
 
 class PlainBay:

@@ -6,7 +6,7 @@ import attrs
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from iriscw.fleet.groups import sizing
-from iriscw.fleet.groups.sizing import Census, Plan, take_census
+from iriscw.fleet.groups.sizing import Census, SizingPlan, take_census
 from iriscw.fleet.model import Availability, SliceRow, SliceState, Trouble
 from iriscw.fleet.policy import GroupView, ask, default_policy
 from iriscw.fleet.signals import SliceReported
@@ -67,10 +67,10 @@ def plan_without_policies(config, census, wanted):
     buffer_missing = max(0, config.buffer_slices - leftover - idle)
     request = max(missing + buffer_missing, config.min_slices - census.alive, 0)
     if request:
-        return Plan(request=min(request, max(0, config.max_slices - census.counted)))
+        return SizingPlan(request=min(request, max(0, config.max_slices - census.counted)))
     spare = min(leftover + idle - config.buffer_slices, census.alive - config.min_slices)
     give_up = max(0, min(spare, leftover, len(census.coming)))
-    return Plan(give_up=give_up, surplus=max(0, min(spare - give_up, idle)))
+    return SizingPlan(give_up=give_up, surplus=max(0, min(spare - give_up, idle)))
 
 
 def test_each_kind_is_counted_once(group_config):

@@ -31,24 +31,24 @@ from iriscw.freeze.model import (
     FreeMemory,
     FreezePhase,
     FreezePlan,
-    Gpu,
     GuardRefused,
     Hook,
     HookKind,
-    Host,
+    ImageHost,
     Kept,
     LazyPages,
     Met,
+    NvmlGpu,
     PagingFailed,
+    ProcessTree,
     RestoreReport,
     Room,
     Sealed,
     TargetGone,
-    Task,
     TaskIdentity,
     ThawPhase,
     ThawPlan,
-    Tree,
+    TreeProcess,
 )
 from iriscw.freeze.traits import Hindrance
 from iriscw.runtime.vocabulary import (
@@ -349,21 +349,21 @@ class SimProcesses(Port):
     """Processes."""
 
     async def host(self):
-        return Host(BOOT, "x86_64", 4096, "6.1", "node-1", ("avx",))
+        return ImageHost(BOOT, "x86_64", 4096, "6.1", "node-1", ("avx",))
 
     async def tree(self, root, *, closely=False):
         await self._step("tree")
         self._alive(root)
-        return Tree(tuple(self._task(each) for each in self.world.below(root)), self.world.hindrances())
+        return ProcessTree(tuple(self._task(each) for each in self.world.below(root)), self.world.hindrances())
 
     async def members(self, root):
         await self._step("members")
         self._alive(root)
         return {each.identity: each.was_stopped for each in self.world.below(root)}
 
-    def _task(self, process: Process) -> Task:
+    def _task(self, process: Process) -> TreeProcess:
         name = f"task-{process.identity.pid}"
-        return Task(process.identity, process.parent, name, 10 * MIB, stopped=process.was_stopped)
+        return TreeProcess(process.identity, process.parent, name, 10 * MIB, stopped=process.was_stopped)
 
     async def living(self, tasks):
         await self._step("living")
@@ -573,7 +573,7 @@ class SimGpus(Port):
     """The GPUs."""
 
     async def list(self):
-        return tuple(Gpu(f"GPU-{number + 1}", "H200", number, 80 << 30, 0) for number in range(self.world.gpus))
+        return tuple(NvmlGpu(f"GPU-{number + 1}", "H200", number, 80 << 30, 0) for number in range(self.world.gpus))
 
     async def used_by(self, pids):
         await self._step("used_by")

@@ -939,7 +939,7 @@ def _row(phases, phase, **changes):
 
 def lost_undo(monkeypatch):
     """A crash while the artifact is sealed is taken for the end."""
-    row = _row(freezing.PHASES, FreezePhase.SEALING, crashed=freezing.Turn.OVER)
+    row = _row(freezing.PHASES, FreezePhase.SEALING, crashed=freezing.FreezeTurn.OVER)
     monkeypatch.setattr(freezing, "PHASES", row)
 
 
@@ -952,7 +952,7 @@ def kill_before_publishing(monkeypatch):
 
 def lock_again(monkeypatch):
     """A lock of unknown outcome is repeated."""
-    row = _row(freezing.PHASES, FreezePhase.LOCKING, crashed=freezing.Turn.AGAIN)
+    row = _row(freezing.PHASES, FreezePhase.LOCKING, crashed=freezing.FreezeTurn.AGAIN)
     monkeypatch.setattr(freezing, "PHASES", row)
 
 
@@ -1116,7 +1116,7 @@ def taken_up_and_forgotten(monkeypatch):
 
 def killed_when_taken_up(monkeypatch):
     """What was let run is killed by whoever takes it up."""
-    row = _row(thawing.PHASES, ThawPhase.STARTING, crashed=thawing.Turn.KILL)
+    row = _row(thawing.PHASES, ThawPhase.STARTING, crashed=thawing.ThawTurn.KILL)
     monkeypatch.setattr(thawing, "PHASES", row)
 
 
@@ -1133,7 +1133,7 @@ def changed_and_taken_up(monkeypatch):
 
 def killed_when_it_was_left(monkeypatch):
     """What has gone on is killed because it was not the last record."""
-    row = _row(thawing.PHASES, ThawPhase.LEAVING, crashed=thawing.Turn.KILL)
+    row = _row(thawing.PHASES, ThawPhase.LEAVING, crashed=thawing.ThawTurn.KILL)
     monkeypatch.setattr(thawing, "PHASES", row)
 
 

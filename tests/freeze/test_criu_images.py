@@ -12,11 +12,11 @@ from iriscw.freeze.criu_images import (
     PAGEMAP_MAGIC,
     PRESENT,
     TREE_MAGIC,
+    AddressSpan,
     NotFiles,
     NotImage,
     NotPagemap,
     NotTree,
-    Span,
     death_signal,
     mended,
     privately_mapped,
@@ -59,9 +59,9 @@ def test_pages_lie_one_after_the_other():
     )
     assert read.pages == 7
     assert read.spans == (
-        Span(0x10000, 0x12000, 0, lazy=False),
-        Span(0x30000, 0x33000, 2 * PAGE, lazy=True),
-        Span(0x40000, 0x41000, 5 * PAGE, lazy=False),
+        AddressSpan(0x10000, 0x12000, 0, lazy=False),
+        AddressSpan(0x30000, 0x33000, 2 * PAGE, lazy=True),
+        AddressSpan(0x40000, 0x41000, 5 * PAGE, lazy=False),
     )
     assert read.size_bytes == 6 * PAGE
 

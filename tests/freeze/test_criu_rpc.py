@@ -5,8 +5,8 @@ from hypothesis import given, strategies as st
 
 from iriscw.freeze.criu_protobuf import NotProtobuf, decode, encode, message, replaced, signed, text, unsigned
 from iriscw.freeze.criu_rpc import (
-    Answer,
-    Kind,
+    CriuAnswer,
+    CriuMessageKind,
     NetworkLock,
     NotUnderstood,
     ask_dump,
@@ -76,7 +76,7 @@ def test_a_dump_is_asked_for() -> None:
     options = CriuOptions(tcp_established=True, file_locks=False, ghost_limit_bytes=7)
     request = decode(ask_dump(12, options, images="/i", timeout_s=3))
     fields = message(request[2])
-    assert request[1] == Kind.DUMP
+    assert request[1] == CriuMessageKind.DUMP
     assert fields == {
         1: (1 << 64) - 1,
         2: 12,
@@ -101,7 +101,7 @@ def test_a_restore_is_asked_for_and_stays_stopped() -> None:
     """No number is named: the images say which. All of it is left stopped."""
     request = decode(ask_restore(CriuOptions(), images="/i"))
     fields = message(request[2])
-    assert (request[1], fields[69], fields[12], 2 in fields) == (Kind.RESTORE, 1, 1, False)
+    assert (request[1], fields[69], fields[12], 2 in fields) == (CriuMessageKind.RESTORE, 1, 1, False)
 
 
 def test_who_asks_for_a_tree_with_a_terminal_becomes_its_parent() -> None:
@@ -113,21 +113,26 @@ def test_who_asks_for_a_tree_with_a_terminal_becomes_its_parent() -> None:
 
 def test_a_notification_is_answered() -> None:
     """Yes or no."""
-    assert [decode(reply(success=each)) for each in (True, False)] == [{1: Kind.NOTIFY, 3: 1}, {1: Kind.NOTIFY, 3: 0}]
+    assert [decode(reply(success=each)) for each in (True, False)] == [
+        {1: CriuMessageKind.NOTIFY, 3: 1},
+        {1: CriuMessageKind.NOTIFY, 3: 0},
+    ]
 
 
 def test_answers_are_read() -> None:
     """A notification, a failure with its text, a restore with its process, a version."""
-    notification = encode([(1, Kind.NOTIFY), (2, True), (5, [(1, "post-dump")])])
-    assert read_answer(notification) == Answer(Kind.NOTIFY, True, script="post-dump")
-    failure = encode([(1, Kind.DUMP), (2, False), (7, -3), (9, "no")])
-    assert read_answer(failure) == Answer(Kind.DUMP, False, number=3, text="no")
-    assert read_answer(encode([(1, Kind.RESTORE), (2, True), (4, [(1, 77)])])).pid == 77
-    version = read_answer(encode([(1, Kind.VERSION), (2, True), (10, [(1, 4), (2, 2), (3, "v4.2"), (4, 1)])]))
+    notification = encode([(1, CriuMessageKind.NOTIFY), (2, True), (5, [(1, "post-dump")])])
+    assert read_answer(notification) == CriuAnswer(CriuMessageKind.NOTIFY, True, script="post-dump")
+    failure = encode([(1, CriuMessageKind.DUMP), (2, False), (7, -3), (9, "no")])
+    assert read_answer(failure) == CriuAnswer(CriuMessageKind.DUMP, False, number=3, text="no")
+    assert read_answer(encode([(1, CriuMessageKind.RESTORE), (2, True), (4, [(1, 77)])])).pid == 77
+    version = read_answer(
+        encode([(1, CriuMessageKind.VERSION), (2, True), (10, [(1, 4), (2, 2), (3, "v4.2"), (4, 1)])])
+    )
     assert (version.version, version.git_id) == ("4.2.1", "v4.2")
 
 
-@pytest.mark.parametrize("data", [encode([(1, 99)]), encode([(1, Kind.NOTIFY), (5, b"\x08")]), b"\xff"])
+@pytest.mark.parametrize("data", [encode([(1, 99)]), encode([(1, CriuMessageKind.NOTIFY), (5, b"\x08")]), b"\xff"])
 def test_what_criu_never_says_is_not_understood(data) -> None:
     """A kind that nobody asked for, and what is not a message."""
     with pytest.raises(NotUnderstood):
@@ -167,7 +172,7 @@ RUNTIMES = [
 """Options as a runtime gives them: descriptors of its own, mounts, namespaces, a file with options."""
 
 
-@pytest.mark.parametrize("kind", [Kind.DUMP, Kind.RESTORE])
+@pytest.mark.parametrize("kind", [CriuMessageKind.DUMP, CriuMessageKind.RESTORE])
 def test_a_request_of_a_runtime_is_taken_over(kind) -> None:
     """Folders and options are ours, no other file is read and nothing runs on; what only the runtime knows stays."""
     theirs = encode([(1, kind), (2, encode(RUNTIMES))])
@@ -177,16 +182,16 @@ def test_a_request_of_a_runtime_is_taken_over(kind) -> None:
     options = message(ours[2])
     assert (signed(options[1]), text(options[68])) == (-1, "/images")
     assert unsigned(options[5]) == 1
-    assert text(options[10]) == ("restore.log" if kind is Kind.RESTORE else "dump.log")
+    assert text(options[10]) == ("restore.log" if kind is CriuMessageKind.RESTORE else "dump.log")
     assert not {3, 11, 14, 17, 48, 51} & options.keys()
-    assert options.get(69, 0) == (1 if kind is Kind.RESTORE else 0)
-    assert options.get(45, 0) == (9 if kind is Kind.DUMP else 0)
+    assert options.get(69, 0) == (1 if kind is CriuMessageKind.RESTORE else 0)
+    assert options.get(45, 0) == (9 if kind is CriuMessageKind.DUMP else 0)
     assert (unsigned(options[2]), text(options[37])) == (4711, "net[1]:extRootNetNS")
     assert ours[2].count(b"/proc/kcore") == 2  # both mounts, as they were
     assert ours[2].count(b"/more") == 2
 
 
-@pytest.mark.parametrize("request_", [b"", b"\xff", encode([(1, Kind.DUMP)]), encode([(1, 99), (2, b"")])])
+@pytest.mark.parametrize("request_", [b"", b"\xff", encode([(1, CriuMessageKind.DUMP)]), encode([(1, 99), (2, b"")])])
 def test_a_request_that_is_none(request_) -> None:
     """It is refused by name."""
     with pytest.raises(NotUnderstood):
@@ -196,12 +201,12 @@ def test_a_request_that_is_none(request_) -> None:
 def test_a_question_that_is_not_ours() -> None:
     """A runtime may ask for what iriscw never does: that is no error by itself."""
     assert kind_of(encode([(1, 9)])) is None
-    assert kind_of(encode([(1, Kind.VERSION)])) is Kind.VERSION
+    assert kind_of(encode([(1, CriuMessageKind.VERSION)])) is CriuMessageKind.VERSION
     with pytest.raises(NotUnderstood):
         kind_of(b"\xff")
 
 
 def test_who_a_notification_is_about() -> None:
     """Its process has a number, as that of an answer has."""
-    notification = encode([(1, Kind.NOTIFY), (2, True), (5, [(1, "post-restore"), (2, 77)])])
+    notification = encode([(1, CriuMessageKind.NOTIFY), (2, True), (5, [(1, "post-restore"), (2, 77)])])
     assert read_answer(notification).pid == 77

@@ -32,20 +32,20 @@ from iriscw.freeze.model import (
     CudaTask,
     FreeMemory,
     FreezePlan,
-    Frozen,
+    FrozenTree,
     Hook,
     HookKind,
-    Host,
+    ImageHost,
     Kept,
     Met,
     Numbers,
     Outcome,
+    ProcessTree,
     Room,
     Sealed,
-    Task,
     TaskIdentity,
     ThawPlan,
-    Tree,
+    TreeProcess,
 )
 from iriscw.freeze.traits import Hindrance, Holder, Obstacle, OpenFile
 
@@ -53,8 +53,8 @@ RESIDENT = 3 * 10 * MIB
 DEVICE = 2 * 100 * MIB
 IMAGES = RESIDENT + DEVICE + IMAGE_SLACK_BYTES
 PLENTY = 1 << 40
-HOST, CRIU = Host(BOOT, "x86_64", 4096, "6.18", "node"), CriuAbility("criu", "4.2")
-FROZEN = Frozen(HOST, CRIU, CriuOptions(), (Task(TaskIdentity(100, 500, BOOT), 1, "init", 1),))
+HOST, CRIU = ImageHost(BOOT, "x86_64", 4096, "6.18", "node"), CriuAbility("criu", "4.2")
+FROZEN = FrozenTree(HOST, CRIU, CriuOptions(), (TreeProcess(TaskIdentity(100, 500, BOOT), 1, "init", 1),))
 
 
 @pytest.mark.parametrize(
@@ -168,19 +168,19 @@ def test_a_tree_whose_pages_are_still_to_come_is_not_frozen():
     """No option helps: its images would be hollow."""
     hindrance = Hindrance(Obstacle.PAGES, 100, "process 100 waits for pages")
     plan = FreezePlan("op-1", TaskIdentity(100, 500, BOOT), "ram", force=True)
-    refusal = first_shut(TREE_GATES, plan, Tree((), (hindrance,)))
+    refusal = first_shut(TREE_GATES, plan, ProcessTree((), (hindrance,)))
     assert (refusal.gate, refusal.text) == ("target", hindrance.text)
 
 
 def test_the_first_process_of_a_namespace():
     """Its container's runtime may freeze it; nobody else may, and nobody what stands below it."""
     root, other = TaskIdentity(100, 500, BOOT), TaskIdentity(101, 500, BOOT)
-    tasks = (Task(root, 1, "init", 1, inner_pid=1), Task(other, 100, "nested", 1, inner_pid=2))
+    tasks = (TreeProcess(root, 1, "init", 1, inner_pid=1), TreeProcess(other, 100, "nested", 1, inner_pid=2))
     box = Container("box", "/run/runc")
     for who, container, shut in ((root, box, False), (root, None, True), (other, box, True), (other, None, True)):
         hindrance = Hindrance(Obstacle.NAMESPACE, who.pid, "it is the first")
         plan = FreezePlan("op-1", root, "ram", container=container)
-        refusal = first_shut(TREE_GATES, plan, Tree(tasks, (hindrance,)))
+        refusal = first_shut(TREE_GATES, plan, ProcessTree(tasks, (hindrance,)))
         assert (refusal is not None) == shut
         assert refusal is None or (refusal.gate, refusal.text) == ("target", "it is the first")
 
@@ -189,7 +189,7 @@ def test_the_first_process_of_a_namespace():
 def test_what_is_seen_of_a_tree_is_never_only_seen(obstacle):
     """Each obstacle shuts a gate for who names no option; the leader of a terminal, for who names the one for those."""
     root = TaskIdentity(100, 500, BOOT)
-    tree = Tree((Task(root, 1, "sleep", 1),), (Hindrance(obstacle, 100, "this is in the way"),))
+    tree = ProcessTree((TreeProcess(root, 1, "sleep", 1),), (Hindrance(obstacle, 100, "this is in the way"),))
     options = CriuOptions(shell_job=obstacle is Obstacle.LEADER)
     refusal = first_shut(TREE_GATES, FreezePlan("op-1", root, "ram", options=options), tree)
     assert refusal is not None
@@ -200,7 +200,7 @@ def test_a_tree_in_a_namespace_of_somebody():
     """Its container's runtime may freeze it; CRIU alone would wait for ever."""
     root = TaskIdentity(100, 500, BOOT)
     hindrance = Hindrance(Obstacle.ELSEWHERE, 100, "it is elsewhere")
-    tree = Tree((Task(root, 1, "sleep", 1, inner_pid=7),), (hindrance,))
+    tree = ProcessTree((TreeProcess(root, 1, "sleep", 1, inner_pid=7),), (hindrance,))
     for container in (None, Container("box", "/run/runc")):
         refusal = first_shut(TREE_GATES, FreezePlan("op-1", root, "ram", container=container), tree)
         assert (refusal is None) == (container is not None)
@@ -291,7 +291,7 @@ def test_connections_are_kept_or_given_up_or_in_the_way(keep, close):
     gate = next(each for each in TREE_GATES if each.name == "connections")
 
     def said(*hindrances):
-        return gate.check(plan, Tree((), hindrances))
+        return gate.check(plan, ProcessTree((), hindrances))
 
     connected = said(Hindrance(Obstacle.TCP, 100, "process 100 has a connection"))
     assert bool(connected) == (keep == close)
@@ -322,7 +322,7 @@ SHELL_JOB = CriuOptions(shell_job=True)
 def test_a_terminal_is_one_of_somebody_else_or_none(hindrances, options, shut):
     """A tree gets one terminal back, that of who thaws it, and only if it leads no session itself."""
     plan = FreezePlan("op-1", TaskIdentity(100, 500, BOOT), "ram", options=options)
-    refusal = first_shut(TREE_GATES, plan, Tree((), tuple(hindrances)))
+    refusal = first_shut(TREE_GATES, plan, ProcessTree((), tuple(hindrances)))
     assert (refusal is None) == (shut == "")
     assert refusal is None or (refusal.gate, shut in refusal.text) == ("terminal", True)
 

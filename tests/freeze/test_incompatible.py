@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for freeze_laws, freeze_world
 from freeze_laws import frozen_world, thaw_with
 from freeze_world import SimGpus
 
-from iriscw.freeze.effects import Opened, Seen
+from iriscw.freeze.effects import Looked, Opened
 from iriscw.freeze.gates import (
     FREEZE_GATES,
     MEMORY_MARGIN_BYTES,
@@ -28,31 +28,31 @@ from iriscw.freeze.model import (
     CudaTask,
     FreeMemory,
     FreezePlan,
-    Frozen,
-    Gpu,
-    Host,
+    FrozenTree,
+    ImageHost,
     Kept,
+    NvmlGpu,
     Outcome,
+    ProcessTree,
     Room,
     Sealed,
-    Task,
     TaskIdentity,
     ThawPlan,
-    Tree,
+    TreeProcess,
 )
 
 GIB = 1 << 30
 ROOT = TaskIdentity(100, 500, "boot")
-HOST = Host("boot", "x86_64", 4096, "6.18", "node", ("avx", "avx512f"))
+HOST = ImageHost("boot", "x86_64", 4096, "6.18", "node", ("avx", "avx512f"))
 DRIVER = CudaAbility(True, "580.95.05", "api", can_map_gpus=True)
-GPU = Gpu("GPU-1", "H200", 0, 80 * GIB, 0)
-OTHER = Gpu("GPU-2", "H200", 1, 80 * GIB, 0)
+GPU = NvmlGpu("GPU-1", "H200", 0, 80 * GIB, 0)
+OTHER = NvmlGpu("GPU-2", "H200", 1, 80 * GIB, 0)
 USER = CudaTask(ROOT, CudaState.RUNNING, 100, 70 * GIB, ("GPU-1",), (("GPU-1", 70 * GIB),))
-FROZEN = Frozen(
+FROZEN = FrozenTree(
     HOST,
     CriuAbility("criu", "4.2.1"),
     CriuOptions(),
-    (Task(ROOT, 1, "trains", GIB),),
+    (TreeProcess(ROOT, 1, "trains", GIB),),
     cuda_driver="580.95.05",
     cuda_tasks=(USER,),
     gpus=(GPU,),
@@ -83,7 +83,7 @@ def on(**changes):
 @pytest.mark.parametrize("plan", [PLAN, MAPPED])
 def test_where_all_fits_nothing_is_refused(plan):
     """To the byte: the memory of the GPU and of the machine, each with its margin."""
-    exactly = Gpu("", "H200", 0, 70 * GIB + VRAM_MARGIN_BYTES, 0)
+    exactly = NvmlGpu("", "H200", 0, 70 * GIB + VRAM_MARGIN_BYTES, 0)
     gpus = (attrs.evolve(exactly, uuid="GPU-1"), attrs.evolve(exactly, uuid="GPU-2"))
     opened = on(gpus=gpus, free_memory_bytes=70 * GIB + MEMORY_MARGIN_BYTES)
     assert first_shut(THAW_GATES, plan, opened) is None
@@ -178,13 +178,13 @@ def test_another_processor_is_forced():
         ("cuda", {"cuda": CudaAbility(False, reason="driver 550 cannot")}, "driver 550 cannot"),
         ("cuda-state", {"cuda_tasks": (attrs.evolve(USER, state=CudaState.LOCKED),)}, "locked for CUDA already"),
         ("cuda-state", {"cuda_tasks": (attrs.evolve(USER, state=CudaState.UNKNOWN),)}, "iriscw does not know"),
-        ("cuda-state", {"tree": Tree((attrs.evolve(FROZEN.tasks[0], stopped=True),))}, "let it go on"),
+        ("cuda-state", {"tree": ProcessTree((attrs.evolve(FROZEN.tasks[0], stopped=True),))}, "let it go on"),
         ("gpus", {"gpus": (OTHER,)}, "GPU-1 is in use and not listed"),
     ],
 )
 def test_what_cannot_be_frozen_with_its_gpu_is_refused(gate, changes, said):
     """Before anything is locked."""
-    seen = Seen(HOST, Tree(FROZEN.tasks), FROZEN.criu, DRIVER, (USER,), (GPU,), FreeMemory(1 << 40), None)
+    seen = Looked(HOST, ProcessTree(FROZEN.tasks), FROZEN.criu, DRIVER, (USER,), (GPU,), FreeMemory(1 << 40), None)
     plan = FreezePlan("ck-1", ROOT, "disk")
     assert first_shut(FREEZE_GATES, plan, seen) is None
     refusal = first_shut(FREEZE_GATES, plan, attrs.evolve(seen, **changes))
@@ -197,7 +197,7 @@ def test_a_gpu_that_is_full_is_never_called(monkeypatch):
     """The thaw fails once, before CRIU and before any call that changes a GPU; with room it comes back."""
 
     async def full(self):
-        return (Gpu("GPU-1", "H200", 0, 80 * GIB, 80 * GIB),)
+        return (NvmlGpu("GPU-1", "H200", 0, 80 * GIB, 80 * GIB),)
 
     world = frozen_world()
     world.log.clear()

@@ -11,19 +11,19 @@ from iriscw.freeze.model import (
     CudaTask,
     FreezePhase,
     FreezePlan,
-    Frozen,
+    FrozenTree,
     Hook,
     HookKind,
-    Host,
+    ImageHost,
     Kept,
     Outcome,
+    ProcessTree,
     RestoreRequest,
     Room,
     Sealed,
-    Task,
     TaskIdentity,
     ThawPlan,
-    Tree,
+    TreeProcess,
 )
 from iriscw.freeze.records import (
     FreezeAccepted,
@@ -54,8 +54,8 @@ from iriscw.freeze.traits import FileLock, OpenFile, ThreadTraits, Traits
 from iriscw.journal.records import REGISTRY
 
 WHO = TaskIdentity(100, 5, "b")
-TASK = Task(WHO, 1, "t", 7)
-FROZEN = Frozen(Host("b", "x", 4096, "6", "n"), CriuAbility("c", "4.2"), CriuOptions(), (TASK,))
+TASK = TreeProcess(WHO, 1, "t", 7)
+FROZEN = FrozenTree(ImageHost("b", "x", 4096, "6", "n"), CriuAbility("c", "4.2"), CriuOptions(), (TASK,))
 ROOM = Room("/i", "/w")
 OPTIONS = (
     '{"external_unix_sockets":false,"file_locks":true,"ghost_limit_bytes":4294967295,"link_remap":false,'
@@ -87,7 +87,7 @@ GOLDEN = [
     (FreezeBegan(FreezePhase.LOCKING), '["freeze.freeze_began",1,{"phase":"locking"}]'),
     (FreezeHoused(ROOM), '["freeze.freeze_housed",1,{"room":{"images":"/i","work":"/w"}}]'),
     (
-        FreezeDumped(Tree((TASK,)), (), 2),
+        FreezeDumped(ProcessTree((TASK,)), (), 2),
         (
             f'["freeze.freeze_dumped",1,{{"cuda_tasks":[],"tree":{{"files":[],"group":"","hindrances":[],"namespaces":[],'
             f'"shared_bytes":0,"tasks":[{TASK_TEXT}]}},"wall_ns":2}}]'
@@ -190,9 +190,9 @@ LATER_FIELDS = [
     (FreezeMeasured(FROZEN, 6), '"group":"",'),
     (FreezeMeasured(FROZEN, 6), '"namespaces":[],'),
     (FreezeMeasured(FROZEN, 6), ',"traits":null'),
-    (FreezeDumped(Tree((TASK,)), (), 2), '"shared_bytes":0,'),
-    (FreezeDumped(Tree((TASK,)), (), 2), '"files":[],'),
-    (FreezeDumped(Tree((TASK,)), (CudaTask(WHO, CudaState.RUNNING, 100, 7, ("GPU-1",)),), 3), '"held":[],'),
+    (FreezeDumped(ProcessTree((TASK,)), (), 2), '"shared_bytes":0,'),
+    (FreezeDumped(ProcessTree((TASK,)), (), 2), '"files":[],'),
+    (FreezeDumped(ProcessTree((TASK,)), (CudaTask(WHO, CudaState.RUNNING, 100, 7, ("GPU-1",)),), 3), '"held":[],'),
 ]
 
 
@@ -220,6 +220,6 @@ def test_traits_are_kept() -> None:
         kept=(("Umask", "0022"),),
     )
     file = OpenFile("/log", 100, 1, 2, 3, 4, appended=True)
-    tree = Tree((attrs.evolve(TASK, traits=traits),), (), 5, (file,), (("mnt", 6),), "memory/a")
+    tree = ProcessTree((attrs.evolve(TASK, traits=traits),), (), 5, (file,), (("mnt", 6),), "memory/a")
     record = FreezeDumped(tree, (), 2)
     assert REGISTRY.read(REGISTRY.encode(record), "a test") == record

@@ -10,7 +10,7 @@ from __future__ import annotations
 from jobs_world import job_context
 
 from iriscw.jobs.job.decisions import JobDecisions
-from iriscw.jobs.job.ledger import Ledger, compact, evolve
+from iriscw.jobs.job.ledger import JobLedger, compact, evolve
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsObserved,
@@ -117,7 +117,7 @@ class Walk:
         self.ctx = job_context()
         self.decisions = JobDecisions()
         self.rules = self.decisions.rules()
-        self.ledger = Ledger("job-a", 0, spec, self.ctx.wall)
+        self.ledger = JobLedger("job-a", 0, spec, self.ctx.wall)
         self.clocks: dict[object, SetTimer] = {}
         self.calls: dict[object, object] = {}
         self.room: dict[str, int] = {}
@@ -273,7 +273,7 @@ class Walk:
 
     def die(self, *, snapshot) -> None:
         """Have the controller be killed, and another one begin: links are new, too, and ask what is wanted."""
-        begun = Ledger(self.ledger.job_id, self.ledger.order, self.ledger.spec, self.ledger.submitted_wall_ns)
+        begun = JobLedger(self.ledger.job_id, self.ledger.order, self.ledger.spec, self.ledger.submitted_wall_ns)
         for record in [*compact(self.ledger)] if snapshot else self.records:
             evolve(begun, record)
         self.ledger = begun

@@ -37,7 +37,7 @@ from iriscw.jobs.model import (
     Observation,
     TaskState,
 )
-from iriscw.jobs.registry import RegistryDecisions, RegistryLimits
+from iriscw.jobs.registry import JobRegistryDecisions, RegistryLimits
 from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import SECOND
 from raised import that
@@ -574,9 +574,9 @@ def test_listing_after_a_crash():
 def test_a_large_job_tells_listings_once_a_second(monkeypatch):
     """1,280 tasks that change 3,840 times within seconds are a few words to the registry; a listing asks nobody."""
     told = []
-    advanced = RegistryDecisions.advanced
+    advanced = JobRegistryDecisions.advanced
     monkeypatch.setattr(
-        RegistryDecisions,
+        JobRegistryDecisions,
         "advanced",
         lambda self, registry, message, ctx: told.append(ctx.now) or advanced(self, registry, message, ctx),
     )

@@ -6,7 +6,7 @@ from jobs_world import World, command_spec, job_context, worker_info
 
 from iriscw.cloud.model import Capacity
 from iriscw.jobs.job.decisions import JobDecisions
-from iriscw.jobs.job.ledger import Ledger, compact, evolve
+from iriscw.jobs.job.ledger import JobLedger, compact, evolve
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsOver,
@@ -34,7 +34,7 @@ class Gang:
     """A gang of six, placed in parts of two, whose decisions are called directly."""
 
     def __init__(self):
-        self.ledger = Ledger("job-a", 0, command_spec(replicas=SIZE, group_by="slice-id"), 0)
+        self.ledger = JobLedger("job-a", 0, command_spec(replicas=SIZE, group_by="slice-id"), 0)
         self.rules = JobDecisions().rules()
         self.ctx = job_context()
         self.records = []
@@ -173,7 +173,7 @@ def test_a_new_incarnation_knows_where_it_stands(assembly):
     gang = Gang()
     gang.part(0)
     gang.ledger.assembly = assembly
-    again = Ledger("job-a", 0, gang.ledger.spec, 0)
+    again = JobLedger("job-a", 0, gang.ledger.spec, 0)
     for record in compact(gang.ledger):
         evolve(again, record)
     assert again == gang.ledger

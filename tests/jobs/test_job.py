@@ -4,7 +4,7 @@ from jobs_world import command_spec, job_context
 
 from iriscw.jobs.job import views
 from iriscw.jobs.job.decisions import JobDecisions
-from iriscw.jobs.job.ledger import Ledger, evolve
+from iriscw.jobs.job.ledger import JobLedger, evolve
 from iriscw.jobs.messages import AttemptsObserved, AttemptsOver, JobDone, Placed, Placement
 from iriscw.jobs.model import Ending, JobState, Observation, TaskState
 from iriscw.jobs.records import AttemptPlaced, JobEnded
@@ -15,7 +15,7 @@ DECISIONS = JobDecisions()
 
 def ledger_with(*records, **fields):
     """Return a ledger after some records."""
-    ledger = Ledger("job-a", 0, command_spec(**fields), 0)
+    ledger = JobLedger("job-a", 0, command_spec(**fields), 0)
     for record in records:
         evolve(ledger, record)
     return ledger

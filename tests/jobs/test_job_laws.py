@@ -3,7 +3,7 @@
 from jobs_world import command_spec, job_context
 
 from iriscw.jobs.job.decisions import JobDecisions
-from iriscw.jobs.job.ledger import Ledger, evolve
+from iriscw.jobs.job.ledger import JobLedger, evolve
 from iriscw.jobs.messages import AttemptsLost, AttemptsObserved, Due, LinkNeedsDesired, ReleaseAttempts, StopAttempts
 from iriscw.jobs.model import Ending, JobState, Observation, TaskState
 from iriscw.jobs.records import (
@@ -24,7 +24,7 @@ RUNS = AttemptAdvanced(0, "u", TaskState.RUNNING, 2)
 
 def ledger_with(*records, **fields):
     """Return a ledger after some records."""
-    ledger = Ledger("job-a", 0, command_spec(**fields), 0)
+    ledger = JobLedger("job-a", 0, command_spec(**fields), 0)
     for record in records:
         evolve(ledger, record)
     return ledger

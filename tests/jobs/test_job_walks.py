@@ -9,7 +9,7 @@ from job_walk import Walk
 from jobs_world import command_spec
 
 from iriscw.jobs.job import views
-from iriscw.jobs.job.ledger import Ledger, compact, evolve
+from iriscw.jobs.job.ledger import JobLedger, compact, evolve
 from iriscw.jobs.messages import Settle
 from iriscw.jobs.model import TASK_TERMINAL, TaskState
 from iriscw.runtime.vocabulary import SECOND
@@ -133,7 +133,7 @@ def test_listeners_hear_each_state_once(spec, data):
 
 def built_again(ledger, spec):
     """Return a ledger of what a snapshot of this one keeps."""
-    again = Ledger(ledger.job_id, ledger.order, spec, ledger.submitted_wall_ns)
+    again = JobLedger(ledger.job_id, ledger.order, spec, ledger.submitted_wall_ns)
     for record in compact(ledger):
         evolve(again, record)
     return again

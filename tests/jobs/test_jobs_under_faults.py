@@ -12,12 +12,12 @@ from iriscw.fleet.messages import WorkerLost, WorkerReady
 from iriscw.jobs import registry as registries
 from iriscw.jobs.errors import JobExists
 from iriscw.jobs.job import ledger as ledgers
-from iriscw.jobs.job.ledger import Ledger
+from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.links.agreement import AGREEMENT, Step, Told, Wish, Word
 from iriscw.jobs.messages import DescribeJob, JobChanged, SubmitJob, TerminateJob
 from iriscw.jobs.model import JOB_TERMINAL, Ending, Existing, JobState, Observation, TaskState
 from iriscw.jobs.records import AttemptEnded
-from iriscw.jobs.registry import Registry
+from iriscw.jobs.registry import JobRegistry
 from raised import that
 
 SEEDS = 60
@@ -245,10 +245,10 @@ class Trial:
         registry = self.sim.state("/jobs")
         for job_id in self.acknowledged:
             assert registry.entries[job_id].ended, "INV-J1"
-        self.check_replay("/jobs", registry, Registry(), registries)
+        self.check_replay("/jobs", registry, JobRegistry(), registries)
         for entry in registry.entries.values():
             path = f"/jobs/{entry.job_id}"
-            fresh = Ledger(entry.job_id, entry.order, entry.spec, entry.submitted_wall_ns)
+            fresh = JobLedger(entry.job_id, entry.order, entry.spec, entry.submitted_wall_ns)
             ledger = self.sim.state(path)
             assert ledger.ended is not None
             assert entry.state is ledger.ended.state
@@ -269,19 +269,19 @@ class Trial:
         for record in self.sim.journal.read(path):
             module.evolve(fresh, record)
         assert clean(fresh) == clean(state), path
-        again = type(fresh)() if isinstance(fresh, Registry) else self.empty(fresh)
+        again = type(fresh)() if isinstance(fresh, JobRegistry) else self.empty(fresh)
         for record in module.compact(state):
             module.evolve(again, record)
         assert clean(again) == clean(state), path
 
     def empty(self, ledger):
         """Give a ledger to which nothing has happened."""
-        return Ledger(ledger.job_id, ledger.order, ledger.spec, ledger.submitted_wall_ns)
+        return JobLedger(ledger.job_id, ledger.order, ledger.spec, ledger.submitted_wall_ns)
 
 
 def clean(state):
     """Leave out counts of zero: states that no task is in."""
-    if isinstance(state, Ledger):
+    if isinstance(state, JobLedger):
         return attrs.evolve(state, counts={key: count for key, count in state.counts.items() if count})
     return state
 

@@ -6,7 +6,7 @@ from jobs_world import command_spec, job_context
 
 from iriscw.jobs.job import ends as ends_module, ledger as ledger_module, views
 from iriscw.jobs.job.decisions import JobDecisions
-from iriscw.jobs.job.ledger import Ledger, compact, evolve
+from iriscw.jobs.job.ledger import JobLedger, compact, evolve
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsObserved,
@@ -63,7 +63,7 @@ class Life:
         self.ctx = job_context()
         self.decisions = JobDecisions()
         self.rules = self.decisions.rules()
-        self.ledger = Ledger("job-a", 0, spec, self.ctx.wall)
+        self.ledger = JobLedger("job-a", 0, spec, self.ctx.wall)
         self.records = []
         self.runs = {}
         self.ends = []
@@ -170,7 +170,7 @@ def test_laws(spec, steps):
         life.step(*step)
         check(life.ledger)
     for records in (life.records, list(compact(life.ledger))):
-        again = Ledger("job-a", 0, spec, life.ledger.submitted_wall_ns)
+        again = JobLedger("job-a", 0, spec, life.ledger.submitted_wall_ns)
         for record in records:
             evolve(again, record)
         assert clean(again) == clean(life.ledger)
@@ -224,7 +224,7 @@ def again_and_again(life, index, times, fault=""):
 
 def restored(life):
     """Return the ledger that the job's snapshot makes."""
-    again = Ledger("job-a", 0, life.ledger.spec, life.ledger.submitted_wall_ns)
+    again = JobLedger("job-a", 0, life.ledger.spec, life.ledger.submitted_wall_ns)
     for record in compact(life.ledger):
         evolve(again, record)
     return again

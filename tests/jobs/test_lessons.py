@@ -3,7 +3,7 @@
 from jobs_world import command_spec, job_context
 
 from iriscw.jobs.job.decisions import JobDecisions
-from iriscw.jobs.job.ledger import Ledger, evolve
+from iriscw.jobs.job.ledger import JobLedger, evolve
 from iriscw.jobs.messages import AttemptsObserved, ReleaseAttempts
 from iriscw.jobs.model import Ending, Observation, TaskState
 from iriscw.jobs.records import AttemptEnded, AttemptPlaced
@@ -14,7 +14,7 @@ DECISIONS = JobDecisions()
 
 def test_a_stale_end_changes_nothing():
     """The end of an earlier attempt, told late by the same worker, is forgotten there and is not the present one's."""
-    ledger = Ledger("job-a", 0, command_spec(max_retries_failure=1), 0)
+    ledger = JobLedger("job-a", 0, command_spec(max_retries_failure=1), 0)
     for record in (
         AttemptPlaced(0, "first", 1, "w", "a", 1),
         AttemptEnded(0, "first", Ending.FAILED, TaskState.PENDING, 2, failure=True),

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from jobs_world import command_spec, job_context
 
 from iriscw.jobs.job.decisions import JobDecisions
-from iriscw.jobs.job.ledger import Ledger, compact, evolve
+from iriscw.jobs.job.ledger import JobLedger, compact, evolve
 from iriscw.jobs.meeting.messages import EndpointRow, EndpointsChanged, ListEndpoints
 from iriscw.jobs.meeting.places import ranks
 from iriscw.jobs.messages import AttemptsObserved, LinkNeedsDesired, Placed, Placement, RunAttempts, StopAttempts
@@ -27,7 +27,7 @@ class Bench:
     """A job of four tasks on two workers, whose decisions are called directly."""
 
     def __init__(self, group_by="slice-id", **fields):
-        self.ledger = Ledger("job-a", 0, command_spec(replicas=4, group_by=group_by, **fields), 0)
+        self.ledger = JobLedger("job-a", 0, command_spec(replicas=4, group_by=group_by, **fields), 0)
         self.rules = JobDecisions().rules()
         self.ctx = job_context()
         self.events = []
@@ -78,7 +78,7 @@ class Bench:
 
     def restarted(self):
         """Have the job begin anew from a snapshot: notes are lost."""
-        again = Ledger(self.ledger.job_id, 0, self.ledger.spec, 0)
+        again = JobLedger(self.ledger.job_id, 0, self.ledger.spec, 0)
         for record in compact(self.ledger):
             evolve(again, record)
         for each in (again, self.ledger):

@@ -9,7 +9,7 @@ from job_walk import Walk
 from jobs_world import command_spec
 
 from iriscw.jobs.job.desired_attempts import latest_attempt, stop_for
-from iriscw.jobs.job.ledger import Ledger, compact, evolve
+from iriscw.jobs.job.ledger import JobLedger, compact, evolve
 from iriscw.jobs.messages import AttemptsLost
 from iriscw.jobs.model import Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import DropCheckpoint, Frozen, FrozenAttempt
@@ -62,7 +62,7 @@ def ended_histories():
 
 def made_of(ledger, records):
     """Return what these records make of a job."""
-    made = Ledger(ledger.job_id, ledger.order, ledger.spec, ledger.submitted_wall_ns)
+    made = JobLedger(ledger.job_id, ledger.order, ledger.spec, ledger.submitted_wall_ns)
     for record in records:
         evolve(made, record)
     return made

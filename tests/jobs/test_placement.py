@@ -4,7 +4,7 @@ from hypothesis import given, strategies as st
 from jobs_world import GIB, worker_info
 
 from iriscw.cloud.model import Capacity, Constraint, Mode, Op
-from iriscw.jobs.scheduling.placement import MAX_ATTEMPTS_PER_WORKER, Commitment, Inventory, Wish
+from iriscw.jobs.scheduling.placement import MAX_ATTEMPTS_PER_WORKER, Commitment, Inventory, PlacementWish
 
 DEMANDS = [Capacity(cpu, cpu // 1000 * GIB) for cpu in (1000, 2000, 3000)]
 ZONES = ["a", "b"]
@@ -31,7 +31,7 @@ def add(inventory, number, **fields):
 
 def wish_for(demand, zone):
     """Want a demand, and a zone perhaps."""
-    return Wish(demand, () if zone is None else (Constraint("zone", Op.EQ, (zone,)),))
+    return PlacementWish(demand, () if zone is None else (Constraint("zone", Op.EQ, (zone,)),))
 
 
 @given(STEPS)
@@ -89,7 +89,7 @@ def test_preferred_pools_come_first():
     inventory = Inventory()
     add(inventory, 0, zone="a")
     add(inventory, 1, zone="b")
-    wish = Wish(DEMANDS[0], (Constraint("zone", Op.EQ, ("b",), Mode.PREFERRED),))
+    wish = PlacementWish(DEMANDS[0], (Constraint("zone", Op.EQ, ("b",), Mode.PREFERRED),))
     assert [pool.attributes.get("zone") for pool in inventory.pools_for(wish)] == ["b", "a"]
 
 
@@ -99,7 +99,7 @@ def test_unique_attributes_do_not_divide_pools():
     for number in range(5):
         add(inventory, number, slice_id=f"s{number % 2}")
     assert len(inventory.pools) == 1
-    wish = Wish(DEMANDS[0], (Constraint("slice-id", Op.EQ, ("s1",)),))
+    wish = PlacementWish(DEMANDS[0], (Constraint("slice-id", Op.EQ, ("s1",)),))
     host = inventory.find(wish, inventory.pools_for(wish))
     assert host is not None
     assert host.info.slice_id == "s1"
@@ -109,16 +109,16 @@ def test_python_must_match():
     """A callable meets its own Python only; a worker of unknown Python takes none."""
     inventory = Inventory()
     add(inventory, 0, python="3.11")
-    assert len(inventory.pools_for(Wish(DEMANDS[0], python="3.11"))) == 1
-    assert inventory.pools_for(Wish(DEMANDS[0], python="3.12")) == []
-    assert len(inventory.pools_for(Wish(DEMANDS[0]))) == 1
+    assert len(inventory.pools_for(PlacementWish(DEMANDS[0], python="3.11"))) == 1
+    assert inventory.pools_for(PlacementWish(DEMANDS[0], python="3.12")) == []
+    assert len(inventory.pools_for(PlacementWish(DEMANDS[0]))) == 1
 
 
 def test_attempts_per_worker_are_bounded():
     """Tiny tasks do not pile up on one worker without bound."""
     inventory = Inventory()
     host = add(inventory, 0)
-    wish = Wish(Capacity(cpu_milli=1))
+    wish = PlacementWish(Capacity(cpu_milli=1))
     for number in range(MAX_ATTEMPTS_PER_WORKER):
         assert inventory.find(wish, inventory.pools_for(wish)) is host
         inventory.commit(host, f"u{number}", Commitment("job-a", number, wish.demand))
@@ -133,7 +133,7 @@ def test_gangs(workers, size):
     for number, (cpus, group) in enumerate(workers):
         add(inventory, number, cpus=cpus, slice_id=f"s{group}")
         room[group] = room.get(group, 0) + cpus
-    wish = Wish(DEMANDS[0])
+    wish = PlacementWish(DEMANDS[0])
     found = inventory.find_gang(wish, inventory.pools_for(wish), "slice-id", size)
     assert (found is not None) == any(number >= size for number in room.values())
     if found is not None:
@@ -160,7 +160,7 @@ def test_remembered_misses_hide_no_room(steps):
     """INV-J4: that gangs of a kind found no room is forgotten as soon as room is added, in whatever way."""
     inventory = Inventory()
     uids = []
-    wish = Wish(DEMANDS[0])
+    wish = PlacementWish(DEMANDS[0])
     for number, (kind, one) in enumerate(steps):
         hosts = list(inventory.hosts.values())
         if kind == "add":

@@ -6,7 +6,14 @@ import weakref
 from jobs_world import GIB, worker_info
 
 from iriscw.cloud.model import Capacity, Constraint, Mode, Op
-from iriscw.jobs.scheduling.placement import HEAPS_KEPT, LOG_LIMIT, MAX_ATTEMPTS_PER_WORKER, Commitment, Inventory, Wish
+from iriscw.jobs.scheduling.placement import (
+    HEAPS_KEPT,
+    LOG_LIMIT,
+    MAX_ATTEMPTS_PER_WORKER,
+    Commitment,
+    Inventory,
+    PlacementWish,
+)
 
 SMALL = Capacity(1000, GIB)
 
@@ -35,7 +42,7 @@ def test_a_dropped_worker_is_used_no_more_and_its_room_comes_back():
     assert inventory.hosts == {new.info.worker_id: new}
     assert inventory.release("u") is old
     assert old.free == old.info.capacity
-    assert find(inventory, Wish(SMALL)) is new
+    assert find(inventory, PlacementWish(SMALL)) is new
 
 
 def test_a_pool_goes_with_its_last_worker():
@@ -53,9 +60,9 @@ def test_a_pool_that_is_gone_is_remembered_by_nobody():
     """Nor that a search found no room in it: fleets come and go for years."""
     inventory = Inventory()
     host = add(inventory, 0)
-    assert find(inventory, Wish(Capacity(4_000, 1))) is host
+    assert find(inventory, PlacementWish(Capacity(4_000, 1))) is host
     inventory.commit(host, "u", Commitment("job-a", 0, Capacity(4_000, 1)))
-    assert find(inventory, Wish(SMALL)) is None
+    assert find(inventory, PlacementWish(SMALL)) is None
     gone = weakref.ref(host.pool)
     inventory.release("u")
     inventory.drop(host)
@@ -70,7 +77,7 @@ def test_ranks_are_never_given_twice():
     hosts = [add(inventory, number) for number in range(3)]
     inventory.drop(hosts[0])
     back = add(inventory, 0)
-    assert find(inventory, Wish(SMALL)) is hosts[1]
+    assert find(inventory, PlacementWish(SMALL)) is hosts[1]
     assert back.rank > hosts[2].rank
 
 
@@ -90,7 +97,7 @@ def test_room_that_comes_back_is_found_after_the_log_began_anew():
     """However often it did: what is full is looked at again when it has room."""
     inventory = Inventory()
     host = add(inventory, 0, cpus=1)
-    wish = Wish(SMALL)
+    wish = PlacementWish(SMALL)
     for number in range(LOG_LIMIT + 10):
         assert find(inventory, wish) is host
         inventory.commit(host, f"u{number}", Commitment("job-a", 0, SMALL))
@@ -104,7 +111,7 @@ def test_a_search_is_not_begun_anew_for_each_worker_that_has_room_again():
     """What was learned of a full pool is kept: only the worker that was noted is looked at again."""
     inventory = Inventory()
     hosts = [add(inventory, number, cpus=1) for number in range(50)]
-    wish = Wish(SMALL)
+    wish = PlacementWish(SMALL)
     for host in hosts:
         inventory.commit(host, f"u{host.rank}", Commitment("job-a", 0, SMALL))
     assert find(inventory, wish) is None
@@ -124,7 +131,7 @@ def test_more_demands_than_heaps_are_served_all_the_same():
     host = add(inventory, 0, cpus=4)
     for turn in range(2):
         for size in range(1, HEAPS_KEPT + 3):
-            assert find(inventory, Wish(Capacity(size, GIB))) is host, turn
+            assert find(inventory, PlacementWish(Capacity(size, GIB))) is host, turn
     (pool,) = inventory.pools.values()
     assert len(pool._heaps) <= HEAPS_KEPT
 
@@ -135,7 +142,7 @@ def test_misses_are_remembered_of_so_many_demands_and_no_more():
     host = add(inventory, 0)
     inventory.commit(host, "u", Commitment("job-a", 0, host.info.capacity))
     for size in range(1, HEAPS_KEPT + 3):
-        assert find(inventory, Wish(Capacity(size, GIB))) is None
+        assert find(inventory, PlacementWish(Capacity(size, GIB))) is None
         assert len(inventory._misses) == min(size, HEAPS_KEPT)
     assert [key[0].cpu_milli for key in inventory._misses] == list(range(3, HEAPS_KEPT + 3))
 
@@ -145,8 +152,8 @@ def test_constraints_on_one_worker_or_slice_hold():
     inventory = Inventory()
     hosts = [add(inventory, number) for number in range(3)]
     for key, value in (("worker-id", hosts[2].info.worker_id), ("slice-id", "slice-2")):
-        assert find(inventory, Wish(SMALL, (Constraint(key, Op.EQ, (value,)),))) is hosts[2]
-        liked = Wish(SMALL, (Constraint(key, Op.EQ, (value,), Mode.PREFERRED),))
+        assert find(inventory, PlacementWish(SMALL, (Constraint(key, Op.EQ, (value,)),))) is hosts[2]
+        liked = PlacementWish(SMALL, (Constraint(key, Op.EQ, (value,), Mode.PREFERRED),))
         assert find(inventory, liked) is hosts[0]
 
 
@@ -154,7 +161,7 @@ def test_a_gang_counts_the_attempts_that_a_worker_may_still_take():
     """Not only its room."""
     inventory = Inventory()
     host = add(inventory, 0)
-    wish = Wish(Capacity(cpu_milli=1))
+    wish = PlacementWish(Capacity(cpu_milli=1))
     for number in range(MAX_ATTEMPTS_PER_WORKER - 2):
         inventory.commit(host, f"u{number}", Commitment("job-a", number, wish.demand))
     assert inventory.find_gang(wish, inventory.pools_for(wish), "slice-id", 3) is None
@@ -166,10 +173,10 @@ def test_a_gang_keeps_to_its_constraints_and_topology():
     inventory = Inventory()
     hosts = [add(inventory, number, cpus=2, slice_id="s", rack="r") for number in range(2)]
     add(inventory, 2, cpus=9)
-    wish = Wish(SMALL)
+    wish = PlacementWish(SMALL)
     assert inventory.find_gang(wish, inventory.pools_for(wish), "rack", 4) == [hosts[0], hosts[0], hosts[1], hosts[1]]
     assert inventory.find_gang(wish, inventory.pools_for(wish), "rack", 5) is None
-    only = Wish(SMALL, (Constraint("worker-id", Op.EQ, (hosts[1].info.worker_id,)),))
+    only = PlacementWish(SMALL, (Constraint("worker-id", Op.EQ, (hosts[1].info.worker_id,)),))
     assert inventory.find_gang(only, inventory.pools_for(only), "rack", 2) == [hosts[1], hosts[1]]
     assert inventory.find_gang(only, inventory.pools_for(only), "rack", 3) is None
 
@@ -178,7 +185,7 @@ def test_a_gang_that_found_no_room_is_looked_for_again_when_there_is_some():
     """A smaller one is always looked for."""
     inventory = Inventory()
     host = add(inventory, 0, cpus=2)
-    wish = Wish(SMALL)
+    wish = PlacementWish(SMALL)
     inventory.commit(host, "u", Commitment("job-a", 0, SMALL))
     assert inventory.find_gang(wish, inventory.pools_for(wish), "slice-id", 2) is None
     assert inventory.find_gang(wish, inventory.pools_for(wish), "slice-id", 1) == [host]

@@ -5,7 +5,7 @@ from jobs_world import GIB, worker_info
 
 from iriscw.cloud.model import Capacity, Constraint, Op
 from iriscw.fleet.model import FREEZABLE
-from iriscw.jobs.scheduling.placement import Commitment, Inventory, Wish
+from iriscw.jobs.scheduling.placement import Commitment, Inventory, PlacementWish
 from iriscw.jobs.scheduling.reasons import explain, lacks_only_software
 
 
@@ -29,7 +29,7 @@ def test_each_cause_is_counted():
         inventory.commit(hosts[number], f"u{number}", Commitment("job-a", 0, Capacity(3000, GIB)))
     for number in (5, 6, 7):
         inventory.commit(hosts[number], f"u{number}", Commitment("job-a", 0, Capacity(1000, 3 * GIB)))
-    wish = Wish(Capacity(2000, 2 * GIB), (Constraint("zone", Op.EQ, ("a",)),))
+    wish = PlacementWish(Capacity(2000, 2 * GIB), (Constraint("zone", Op.EQ, ("a",)),))
     assert explain(inventory, wish) == (
         "of 10 workers: 1 is being drained, 1 is out of reach, 1 is connecting, 2 lack CPU, 3 lack memory, "
         "1 is too small (2 CPU asked, 1 there; 2GiB memory asked, 1GiB there), 1 fails the constraint zone=a"
@@ -38,21 +38,21 @@ def test_each_cause_is_counted():
 
 def test_no_worker():
     """Without workers that is the reason."""
-    assert explain(Inventory(), Wish(Capacity(1000))) == "no worker is connected"
+    assert explain(Inventory(), PlacementWish(Capacity(1000))) == "no worker is connected"
 
 
 def test_room_is_no_reason():
     """A task that fits is about to be placed."""
-    assert explain(fleet(worker_info(0)), Wish(Capacity(1000))) == "about to be placed"
+    assert explain(fleet(worker_info(0)), PlacementWish(Capacity(1000))) == "about to be placed"
 
 
 @pytest.mark.parametrize("wanted", [{"python": "3.12"}, {"constraints": (Constraint(FREEZABLE, Op.EXISTS),)}])
 def test_software_alone(wanted):
     """Only a worker that would do but for its Python, or its version of iriscw, makes more of the same useless."""
     inventory = fleet(worker_info(0))
-    assert lacks_only_software(inventory, Wish(Capacity(1000), **wanted))
-    assert not lacks_only_software(inventory, Wish(Capacity(8000), **wanted))
-    assert not lacks_only_software(inventory, Wish(Capacity(1000), python="3.11"))
+    assert lacks_only_software(inventory, PlacementWish(Capacity(1000), **wanted))
+    assert not lacks_only_software(inventory, PlacementWish(Capacity(8000), **wanted))
+    assert not lacks_only_software(inventory, PlacementWish(Capacity(1000), python="3.11"))
     assert not lacks_only_software(
-        fleet(worker_info(0, freezable="true")), Wish(Capacity(1000), **wanted | {"python": ""})
+        fleet(worker_info(0, freezable="true")), PlacementWish(Capacity(1000), **wanted | {"python": ""})
     )

@@ -9,7 +9,7 @@ from iriscw.jobs import records
 from iriscw.jobs.model import Band, Ending, JobState, TaskState, canonical_spec
 from iriscw.jobs.records import load_spec, store_spec
 from iriscw.journal.codec import Mismatch, codec_for
-from iriscw.journal.entries import Entry, Kind
+from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.records import REGISTRY
 
 SPEC = canonical_spec(
@@ -50,7 +50,7 @@ FACTS = [
 def test_round_trip(fact):
     """Each record is read as it was written."""
     text = REGISTRY.encode(fact)
-    entry = Entry(1, "/jobs", Kind.RECORD, text)
+    entry = Entry(1, "/jobs", EntryKind.RECORD, text)
     assert REGISTRY.decode(entry) == [fact]
 
 
@@ -70,7 +70,7 @@ def test_an_older_journal_is_read():
         '["jobs.attempt_ended",1,{"index":1,"uid":"u","ending":"FAILED","then":"FAILED","wall_ns":6,"failure":true,'
         '"preemption":false,"unstarted":false,"exit_code":1,"reason":"boom","log_offset":7,"logs_due":false}]'
     )
-    (read,) = REGISTRY.decode(Entry(1, "/jobs/job-a", Kind.RECORD, ended))
+    (read,) = REGISTRY.decode(Entry(1, "/jobs/job-a", EntryKind.RECORD, ended))
     assert (read.reason, read.fault) == ("boom", "")
     kept = (
         '["jobs.task_kept",1,{"index":1,"state":"RUNNING","since_wall_ns":1,"failures":0,"preemptions":0,"unstarted":0,'
@@ -78,7 +78,7 @@ def test_an_older_journal_is_read():
         '"attempt_state":"RUNNING","placed_wall_ns":1,"started_wall_ns":2,"ended_wall_ns":0,"ending":null,'
         '"exit_code":null,"reason":"","log_offset":0,"overran":false}]'
     )
-    (read,) = REGISTRY.decode(Entry(1, "/jobs/job-a", Kind.RECORD, kept))
+    (read,) = REGISTRY.decode(Entry(1, "/jobs/job-a", EntryKind.RECORD, kept))
     assert (read.started_wall_ns, read.fault) == (2, "")
 
 

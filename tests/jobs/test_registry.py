@@ -21,7 +21,7 @@ from iriscw.jobs.messages import (
 )
 from iriscw.jobs.model import JOB_TERMINAL, Band, Existing, JobState, TaskState
 from iriscw.jobs.records import JobAccepted
-from iriscw.jobs.registry import END_BATCH, Registry, RegistryDecisions, RegistryLimits, compact, evolve
+from iriscw.jobs.registry import END_BATCH, JobRegistry, JobRegistryDecisions, RegistryLimits, compact, evolve
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import (
     ActorPath,
@@ -63,9 +63,11 @@ class Bench:
 
     def __init__(self, **limits):
         self.ctx = job_context(path="/jobs")
-        self.decisions = RegistryDecisions(lambda entry: ChildSpec(entry.job_id, Behavior()), RegistryLimits(**limits))
+        self.decisions = JobRegistryDecisions(
+            lambda entry: ChildSpec(entry.job_id, Behavior()), RegistryLimits(**limits)
+        )
         self.rules = self.decisions.rules()
-        self.state = Registry()
+        self.state = JobRegistry()
         self.records = []
         self.introduced = []
 
@@ -117,7 +119,7 @@ def replayed(records, state):
 
     It equals ``state``, its orders too, and no record names an unknown job.
     """
-    again = Registry()
+    again = JobRegistry()
     for record in records:
         if isinstance(record, JobAccepted):
             assert record.replaces in ("", *again.entries)

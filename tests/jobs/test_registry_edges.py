@@ -21,8 +21,8 @@ from iriscw.jobs.model import Existing, JobState, TaskState
 from iriscw.jobs.registry import (
     MAX_KEY_LENGTH,
     SWEEP_BATCH,
-    Registry,
-    RegistryDecisions,
+    JobRegistry,
+    JobRegistryDecisions,
     RegistryLimits,
     compact,
     evolve,
@@ -58,8 +58,10 @@ class Bench:
 
     def __init__(self, **limits):
         self.ctx = job_context(path=JOBS)
-        self.decisions = RegistryDecisions(lambda entry: ChildSpec(entry.job_id, Behavior()), RegistryLimits(**limits))
-        self.state = Registry()
+        self.decisions = JobRegistryDecisions(
+            lambda entry: ChildSpec(entry.job_id, Behavior()), RegistryLimits(**limits)
+        )
+        self.state = JobRegistry()
 
     def send(self, message, *, asked=True):
         """Decide, and apply; give the commands."""
@@ -83,7 +85,7 @@ class Bench:
 
     def restart(self):
         """Go on from a snapshot."""
-        records, self.state = compact(self.state), Registry()
+        records, self.state = compact(self.state), JobRegistry()
         for record in records:
             evolve(self.state, record)
 
@@ -246,7 +248,7 @@ def test_a_restart_starts_all_jobs_and_goes_on(bench):
     done, old = bench.submit("done").job_id, bench.submit("a").job_id
     bench.end(done)
     new = bench.submit("a", key="again", existing=Existing.RECREATE).job_id
-    again = Registry()
+    again = JobRegistry()
     for record in compact(bench.state):
         evolve(again, record)
     commands = list(bench.decisions.resume(again, bench.ctx))

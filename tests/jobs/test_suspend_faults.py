@@ -10,7 +10,7 @@ from iriscw.cloud.model import Capacity
 from iriscw.errors import IriscwError
 from iriscw.jobs.errors import SuspensionRefused
 from iriscw.jobs.job import desired_attempts, ledger as ledgers
-from iriscw.jobs.job.ledger import Ledger
+from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.messages import SubmitJob
 from iriscw.jobs.model import Suspension
 from iriscw.jobs.suspension.effects import FreezeAttempt, Frozen, ThawAttempt, Thawed
@@ -154,7 +154,7 @@ class MovingTrial(Trial):
         where = self.sim.state("/jobs/scheduler").inventory.where
         for job_id in self.acknowledged:
             ledger = self.sim.state(f"/jobs/{job_id}")
-            if isinstance(ledger, Ledger):
+            if isinstance(ledger, JobLedger):
                 assert not where.keys() & ledger.away.keys(), "INV-J3"
                 super().check_replay(f"/jobs/{job_id}", ledger, self.empty(ledger), ledgers)
                 self.kept += len(ledger.moves) + len(ledger.drops)

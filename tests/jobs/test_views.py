@@ -3,7 +3,7 @@
 from jobs_world import command_spec
 
 from iriscw.jobs.job import views
-from iriscw.jobs.job.ledger import Ledger, evolve
+from iriscw.jobs.job.ledger import JobLedger, evolve
 from iriscw.jobs.messages import MAX_PAGE, DescribeJob, ListTasks
 from iriscw.jobs.model import Ending, JobState, TaskState
 from iriscw.jobs.records import (
@@ -19,7 +19,7 @@ from iriscw.jobs.records import (
 
 def ledger_with(*records, **fields):
     """Return a ledger after some records."""
-    ledger = Ledger("job-a", 0, command_spec(**fields), 5)
+    ledger = JobLedger("job-a", 0, command_spec(**fields), 5)
     for record in records:
         evolve(ledger, record)
     return ledger

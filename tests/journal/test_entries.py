@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 from iriscw.errors import JournalCorrupt
-from iriscw.journal.entries import GENESIS, Base, Chain, Entry, Kind, seal
+from iriscw.journal.entries import GENESIS, Base, Chain, Entry, EntryKind, seal
 from raised import that
 
 anything = st.builds(
@@ -70,12 +70,12 @@ def test_moved_boundary():
 def test_compacted():
     """Up to what a base speaks for there may be gaps, after it none."""
     base = Base(bytes(range(32)), through=10)
-    kept = [base.entry(), Entry(3, "/a", Kind.RECORD, "1"), Entry(9, "/a", Kind.RECORD, "1")]
+    kept = [base.entry(), Entry(3, "/a", EntryKind.RECORD, "1"), Entry(9, "/a", EntryKind.RECORD, "1")]
     rows = seal(GENESIS, kept)
     assert follow(rows, (10, rows[-1][4])).last == 10
-    follow(seal(GENESIS, [*kept, Entry(11, "/a", Kind.RECORD, "1")]))
+    follow(seal(GENESIS, [*kept, Entry(11, "/a", EntryKind.RECORD, "1")]))
     with pytest.raises(JournalCorrupt, check=that(comes_from="entries.Chain.follow", nth=1, names="11")):
-        follow(seal(GENESIS, [*kept, Entry(12, "/a", Kind.RECORD, "1")]))
+        follow(seal(GENESIS, [*kept, Entry(12, "/a", EntryKind.RECORD, "1")]))
     assert Base.of(base.entry()) == base
 
 

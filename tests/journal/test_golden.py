@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from iriscw.journal import tool
-from iriscw.journal.records import Registry
+from iriscw.journal.records import RecordRegistry
 from iriscw.journal.sqlite import SqliteJournal
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -28,7 +28,7 @@ class Placed:
 
 def present():
     """Return today's record types."""
-    registry = Registry()
+    registry = RecordRegistry()
     registry.record("golden.placed", version=2)(Placed)
     registry.upcaster("golden.placed", from_version=1)(lambda fields: {**fields, "placed_at_ns": 0})
     return registry
@@ -62,7 +62,7 @@ def write(file):
         attempt: str
         worker: str
 
-    registry = Registry()
+    registry = RecordRegistry()
     registry.record("golden.placed", version=1)(FirstPlaced)
     folder = file.with_suffix(".tmp")
     journal = SqliteJournal.open(folder, registry=registry)

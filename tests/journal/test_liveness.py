@@ -2,12 +2,16 @@
 
 from hypothesis import given, strategies as st
 
-from iriscw.journal.entries import EMPTY_SNAPSHOT, Entry, Kind
+from iriscw.journal.entries import EMPTY_SNAPSHOT, Entry, EntryKind
 from iriscw.journal.liveness import Liveness
 
 paths = st.sampled_from(["/", "/a", "/a/b", "/a/b/c", "/ab", "/b/c/d"])
 steps = st.lists(
-    st.tuples(paths, st.sampled_from([Kind.RECORD, Kind.RECORD, Kind.SNAPSHOT, Kind.FORGET]), st.booleans())
+    st.tuples(
+        paths,
+        st.sampled_from([EntryKind.RECORD, EntryKind.RECORD, EntryKind.SNAPSHOT, EntryKind.FORGET]),
+        st.booleans(),
+    )
 )
 
 
@@ -19,7 +23,7 @@ def below(path, other):
 def entries_of(steps):
     """Return the entries of generated steps."""
     return [
-        Entry(number, path, kind, EMPTY_SNAPSHOT if empty and kind == Kind.SNAPSHOT else "[1]")
+        Entry(number, path, kind, EMPTY_SNAPSHOT if empty and kind == EntryKind.SNAPSHOT else "[1]")
         for number, (path, kind, empty) in enumerate(steps, 1)
     ]
 
@@ -28,11 +32,11 @@ def model(entries):
     """Return the entries that count, the slow way."""
     live = []
     for entry in entries:
-        if entry.kind == Kind.FORGET:
+        if entry.kind == EntryKind.FORGET:
             live = [each for each in live if not below(entry.path, each.path)]
-        elif entry.kind == Kind.SNAPSHOT:
+        elif entry.kind == EntryKind.SNAPSHOT:
             live = [each for each in live if each.path != entry.path]
-        if entry.kind == Kind.RECORD or (entry.kind == Kind.SNAPSHOT and entry.payload != EMPTY_SNAPSHOT):
+        if entry.kind == EntryKind.RECORD or (entry.kind == EntryKind.SNAPSHOT and entry.payload != EMPTY_SNAPSHOT):
             live.append(entry)
     return live
 
@@ -48,7 +52,7 @@ def test_against_model(steps):
         assert [each for each in entries[:number] if liveness.counts(each)] == expected
         assert liveness.live == len(expected)
         assert liveness.paths() == list(dict.fromkeys(each.path for each in expected))
-        if entry.kind == Kind.FORGET:
+        if entry.kind == EntryKind.FORGET:
             assert had - set(liveness.paths()) == had & set(dropped)
         else:
             assert dropped == []
@@ -61,6 +65,6 @@ def test_nothing_left_behind(steps):
     for entry in entries_of(steps):
         liveness.apply(entry)
     for number, path in enumerate(liveness.paths(), 1_000):
-        liveness.apply(Entry(number, path, Kind.FORGET, ""))
+        liveness.apply(Entry(number, path, EntryKind.FORGET, ""))
     assert liveness.live == 0
     assert not any(path in liveness for path in ("/", "/a", "/a/b", "/a/b/c", "/ab", "/b", "/b/c", "/b/c/d"))

@@ -8,10 +8,10 @@ import pytest
 
 from iriscw.errors import InvalidArgument
 from iriscw.journal import records
-from iriscw.journal.entries import Entry, Kind
+from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.errors import InvalidRecord, UnreadableRecord
 from iriscw.journal.port import MAX_RECORD_BYTES
-from iriscw.journal.records import Registry
+from iriscw.journal.records import RecordRegistry
 from raised import that
 
 
@@ -26,12 +26,12 @@ class Placed:
 
 def registry(version=3):
     """Return a registry that knows Placed."""
-    made = Registry()
+    made = RecordRegistry()
     made.record("jobs.placed", version=version)(Placed)
     return made
 
 
-def entry(payload, kind=Kind.RECORD):
+def entry(payload, kind=EntryKind.RECORD):
     """Return an entry to decode."""
     return Entry(7, "/jobs/a", kind, payload)
 
@@ -47,9 +47,9 @@ def test_snapshot():
     """A snapshot is the list of its records; a forget has none."""
     made = registry()
     facts = [Placed("a", "w", 5), Placed("b", "w", 6)]
-    assert made.decode(entry(made.encode_snapshot(facts), Kind.SNAPSHOT)) == facts
-    assert made.decode(entry(made.encode_snapshot([]), Kind.SNAPSHOT)) == []
-    assert made.decode(entry("", Kind.FORGET)) == []
+    assert made.decode(entry(made.encode_snapshot(facts), EntryKind.SNAPSHOT)) == facts
+    assert made.decode(entry(made.encode_snapshot([]), EntryKind.SNAPSHOT)) == []
+    assert made.decode(entry("", EntryKind.FORGET)) == []
 
 
 def test_upcasters():
@@ -85,15 +85,15 @@ def test_gaps():
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        ('["jobs.gone",1,{}]', that(comes_from="records.Registry._decode", nth=2, names="jobs.gone")),
-        ('["jobs.placed",4,{}]', that(comes_from="records.Registry._raised", nth=1, names=(4, 3))),
-        ('["jobs.placed",2,{}]', that(comes_from="records.Registry._raised", nth=2, names=2)),
+        ('["jobs.gone",1,{}]', that(comes_from="records.RecordRegistry._decode", nth=2, names="jobs.gone")),
+        ('["jobs.placed",4,{}]', that(comes_from="records.RecordRegistry._raised", nth=1, names=(4, 3))),
+        ('["jobs.placed",2,{}]', that(comes_from="records.RecordRegistry._raised", nth=2, names=2)),
         (
             '["jobs.placed",3,{"attempt":"a"}]',
-            that(comes_from="records.Registry._decode", nth=3, names="Placed.worker"),
+            that(comes_from="records.RecordRegistry._decode", nth=3, names="Placed.worker"),
         ),
-        ('["jobs.placed",3]', that(comes_from="records.Registry._decode", nth=1)),
-        ("{", that(comes_from="records.Registry.decode", nth=1)),
+        ('["jobs.placed",3]', that(comes_from="records.RecordRegistry._decode", nth=1)),
+        ("{", that(comes_from="records.RecordRegistry.decode", nth=1)),
     ],
 )
 def test_unreadable(payload, reason):
@@ -105,8 +105,8 @@ def test_unreadable(payload, reason):
 
 def test_unreadable_snapshot():
     """A snapshot must be a list."""
-    with pytest.raises(UnreadableRecord, check=that(comes_from="records.Registry.decode", nth=2)):
-        registry().decode(entry("{}", Kind.SNAPSHOT))
+    with pytest.raises(UnreadableRecord, check=that(comes_from="records.RecordRegistry.decode", nth=2)):
+        registry().decode(entry("{}", EntryKind.SNAPSHOT))
 
 
 def test_duplicates():
@@ -117,20 +117,20 @@ def test_duplicates():
     class Other:
         pass
 
-    with pytest.raises(InvalidArgument, check=that(comes_from="records.Registry.record.declare", nth=2)):
+    with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.record.declare", nth=2)):
         made.record("jobs.placed")(Other)
-    with pytest.raises(InvalidArgument, check=that(comes_from="records.Registry.record.declare", nth=3)):
+    with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.record.declare", nth=3)):
         made.record("jobs.other")(Placed)
     made.upcaster("jobs.placed", from_version=1)(dict)
-    with pytest.raises(InvalidArgument, check=that(comes_from="records.Registry.upcaster.declare")):
+    with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.upcaster.declare")):
         made.upcaster("jobs.placed", from_version=1)(dict)
 
 
 @pytest.mark.parametrize(("name", "version"), [("", 1), ("a", 0)])
 def test_bad_declarations(name, version):
     """A record type has a name, and a version from 1."""
-    with pytest.raises(InvalidArgument, check=that(comes_from="records.Registry.record.declare", nth=1)):
-        Registry().record(name, version=version)(Placed)
+    with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.record.declare", nth=1)):
+        RecordRegistry().record(name, version=version)(Placed)
 
 
 def test_attrs_only():
@@ -139,8 +139,8 @@ def test_attrs_only():
     class Plain:
         pass
 
-    with pytest.raises(InvalidArgument, check=that(comes_from="records.Registry.record.declare", nth=4)):
-        Registry().record("plain")(Plain)
+    with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.record.declare", nth=4)):
+        RecordRegistry().record("plain")(Plain)
 
 
 def test_size_limit():
@@ -148,7 +148,7 @@ def test_size_limit():
     made = registry()
     overhead = len(made.encode(Placed("", "w", 0)))
     made.encode(Placed("x" * (MAX_RECORD_BYTES - overhead), "w", 0))
-    with pytest.raises(InvalidRecord, check=that(comes_from="records.Registry.encode", nth=3)):
+    with pytest.raises(InvalidRecord, check=that(comes_from="records.RecordRegistry.encode", nth=3)):
         made.encode(Placed("x" * (MAX_RECORD_BYTES - overhead + 1), "w", 0))
 
 
@@ -157,13 +157,13 @@ def test_snapshot_limit(monkeypatch):
     monkeypatch.setattr(records, "MAX_SNAPSHOT_BYTES", 100)
     made = registry()
     made.encode_snapshot([Placed("a", "w", 0)])
-    with pytest.raises(InvalidRecord, check=that(comes_from="records.Registry.encode_snapshot")):
+    with pytest.raises(InvalidRecord, check=that(comes_from="records.RecordRegistry.encode_snapshot")):
         made.encode_snapshot([Placed("a", "w", 0)] * 2)
 
 
 def test_a_type_that_cannot_be_journaled_is_found():
     """Not where it is declared, which every start would pay for, but by whoever looks; and before one is written."""
-    made = Registry()
+    made = RecordRegistry()
 
     @made.record("jobs.timed")
     @attrs.frozen

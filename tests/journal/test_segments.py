@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.errors import JournalCorrupt
-from iriscw.journal.entries import Entry, Kind
+from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.segments import Head, Segment, Snapshot, _encode, base_name, number_of, segment_name
 
 entries = st.lists(
@@ -12,7 +12,7 @@ entries = st.lists(
         Entry,
         st.integers(1, 2**53),
         st.text(max_size=5),
-        st.sampled_from([str(Kind.RECORD), str(Kind.SNAPSHOT), str(Kind.FORGET)]),
+        st.sampled_from([str(EntryKind.RECORD), str(EntryKind.SNAPSHOT), str(EntryKind.FORGET)]),
         st.text(max_size=9),
     ),
     max_size=5,

@@ -7,8 +7,8 @@ their records are there until what became of them is settled, as in the agent.
 import random
 
 from iriscw.agent.uplink import ledger, session
-from iriscw.agent.uplink.ledger import Ledger
-from iriscw.agent.uplink.messages import ORDERS as LEDGER, SESSION, BeginOrder, Settle, StopOrder, Welcomed
+from iriscw.agent.uplink.ledger import OrderLedger
+from iriscw.agent.uplink.messages import ORDERS as LEDGER, SESSION, BeginOrder, SettleOperation, StopOrder, Welcomed
 from iriscw.agent.uplink.session import Session
 from iriscw.nodes import mirror, orders
 from iriscw.nodes.messages import AGENTS, ORDERS
@@ -58,7 +58,7 @@ class Walk:
     def __init__(self, seed=0):
         self.rng = random.Random(seed)
         self.now, self.ids, self.steps = 0, 0, 0
-        self.book, self.taken = OrderBook(), Ledger()
+        self.book, self.taken = OrderBook(), OrderLedger()
         self.book_records, self.taken_records = [], []
         self.begun, self.running, self.over = {}, {}, {}
         self.facts = {}
@@ -84,7 +84,7 @@ class Walk:
     def start_agent(self):
         """Begin a life of the agent: the journal's records, a new session, and the operations that were left."""
         self.drop("agent")
-        self.taken = Ledger()
+        self.taken = OrderLedger()
         for record in self.taken_records:
             ledger.evolve(self.taken, record)
         self.session = Session()
@@ -213,7 +213,7 @@ class Walk:
 
     def settle(self, operation):
         """Settle an operation that is over; its records go when that is on the disk."""
-        self.tell(LEDGER, Settle(self.over[operation]))
+        self.tell(LEDGER, SettleOperation(self.over[operation]))
 
     def forget_settled(self):
         """Drop the records of operations that are settled."""

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for nodes_walk
 from nodes_walk import IDENTITY, NODE, Ctx, Walk
 
 from iriscw.agent.uplink import ledger
-from iriscw.agent.uplink.ledger import Ledger
+from iriscw.agent.uplink.ledger import OrderLedger
 from iriscw.agent.uplink.messages import ORDERS as LEDGER, SESSION, BeginOrder, Now, Past, TakeOrders
 from iriscw.agent.uplink.records import OrderTaken, OrderWithdrawn
 from iriscw.errors import ActorRestarted, ActorStopped, AskTimeout, JournalUnavailable, OutcomeUnknown
@@ -21,6 +21,7 @@ from iriscw.nodes.messages import AGENTS, ORDERS, AgentReplaced, CancelOrder, Or
 from iriscw.nodes.model import (
     CHECKPOINT,
     Abilities,
+    AgentReport,
     AgentUp,
     CheckpointRow,
     FreezeOrder,
@@ -29,7 +30,6 @@ from iriscw.nodes.model import (
     OrderEnd,
     Orders,
     RemoveOrder,
-    Report,
     key_of,
     size_of,
 )
@@ -129,7 +129,7 @@ def test_journals_give_the_state_that_was(seed):
         act(walk, word, number)
     for state, records, module, empty in (
         (walk.book, walk.book_records, orders, OrderBook),
-        (walk.taken, walk.taken_records, ledger, Ledger),
+        (walk.taken, walk.taken_records, ledger, OrderLedger),
     ):
         for each in (records, list(module.compact(state))):
             built = empty()
@@ -225,7 +225,7 @@ def test_a_withdrawal_before_it_is_begun_again():
     walk = Walk()
     order = attrs.evolve(FREEZE, operation="ck-1")
     context = Ctx(walk, LEDGER)
-    state = Ledger({"ck-1": ledger.Taken(order)})
+    state = OrderLedger({"ck-1": ledger.Taken(order)})
     (timer,) = ledger.failed(state, Failed("begin", BeginOrder(order), JournalUnavailable("full")), context)
     withdrawn = ledger.take(state, TakeOrders(Orders(cancel=("ck-1",))), context)
     for record in withdrawn.records:
@@ -239,7 +239,7 @@ def test_a_withdrawal_before_it_is_begun_again():
 def test_what_may_have_been_begun_is_not_settled(error, withdrawn):
     """It is looked for again, and no end is written down."""
     order = attrs.evolve(FREEZE, operation="ck-1")
-    state = Ledger({"ck-1": ledger.Taken(order, withdrawn)})
+    state = OrderLedger({"ck-1": ledger.Taken(order, withdrawn)})
     effect = BeginOrder(order)
     assert ledger.failed(state, Failed("begin", effect, error("x")), Ctx(Walk(), LEDGER)) == (
         SetTimer(("begin", "ck-1"), ledger.AGAIN, effect),
@@ -255,7 +255,7 @@ def test_streams_that_break_off_do_not_add_up(monkeypatch, name, limit):
     for stream in range(4):
         mirror.arrived(state, Arrived("stream", AgentUp(IDENTITY, Abilities())), context)
         rows = tuple(CheckpointRow(f"ck-{stream}-{number}", "ram", 1) for number in range(30))
-        mirror.arrived(state, Arrived("stream", Report(1, complete=False, facts=rows)), context)
+        mirror.arrived(state, Arrived("stream", AgentReport(1, complete=False, facts=rows)), context)
         mirror.closed(state, Closed("stream", None), context)
         assert len(state.facts) <= mirror.MAX_FACTS_KEPT
         assert sum(map(size_of, state.facts.values())) <= mirror.MAX_SAID_BYTES

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from iriscw.agent.uplink.records import OrderReleased, OrderSettled, OrderTaken, OrderWithdrawn
-from iriscw.journal.entries import Entry, Kind
+from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.records import REGISTRY
 from iriscw.nodes.model import AgentIdentity, FreezeOrder, Order, OrderEnd, RemoveOrder, ThawOrder
 from iriscw.nodes.records import AgentKnown, NodeForgotten, OrderCancelled, OrderEnded, OrderPlaced
@@ -98,7 +98,7 @@ def test_an_earlier_version_had_no_guard():
         'tart_ticks":20,"tcp_established":true,"tier":"ram"},"operation":"ck-1","remove":null,"thaw":null},"wall_ns":'
         "7}]"
     )
-    found = REGISTRY.decode(Entry(1, "/nodes/orders", Kind.RECORD, text))
+    found = REGISTRY.decode(Entry(1, "/nodes/orders", EntryKind.RECORD, text))
     assert found == [OrderPlaced("key", "n1", "agent-1", EARLIER, 7)]
 
 
@@ -108,7 +108,7 @@ def test_an_earlier_version_knew_one_way_with_numbers():
         '["agent.order_taken",1,{"order":{"freeze":null,"operation":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","f'
         'orce":true}},"wall_ns":7}]'
     )
-    found = REGISTRY.decode(Entry(1, "/controller/orders", Kind.RECORD, text))
+    found = REGISTRY.decode(Entry(1, "/controller/orders", EntryKind.RECORD, text))
     assert found == [OrderTaken(Order("th-1", thaw=ThawOrder("ck-1", force=True)), 7)]
 
 
@@ -116,4 +116,4 @@ def test_an_earlier_version_knew_one_way_with_numbers():
 def test_golden(record, text):
     """Each record is written as it always was, and read back as it is."""
     assert REGISTRY.encode(record) == text
-    assert REGISTRY.decode(Entry(1, "/nodes/orders", Kind.RECORD, text)) == [record]
+    assert REGISTRY.decode(Entry(1, "/nodes/orders", EntryKind.RECORD, text)) == [record]

@@ -10,6 +10,7 @@ from iriscw.nodes.model import (
     OPERATION,
     Abilities,
     AgentIdentity,
+    AgentReport,
     CheckpointRow,
     FreezeOrder,
     GpuRow,
@@ -18,7 +19,6 @@ from iriscw.nodes.model import (
     OrderEnd,
     Orders,
     RemoveOrder,
-    Report,
     ThawOrder,
     TierRow,
 )
@@ -71,7 +71,7 @@ def travelled(message):
 def test_reports(checkpoints, operations, tiers, ends, gone, sequence, complete):
     """Every fact comes as it was said, kind by kind."""
     gone.sort(key=lambda key: key[0])
-    said = Report(sequence, complete, (*checkpoints, *operations, *tiers, *ends), tuple(gone), 3)
+    said = AgentReport(sequence, complete, (*checkpoints, *operations, *tiers, *ends), tuple(gone), 3)
     assert wire.read_report(travelled(wire.report(said))) == said
 
 

@@ -24,7 +24,7 @@ from iriscw.freeze.model import (
     RestoreRequest,
     RightsMissing,
 )
-from iriscw.processes.grants import Grant, Standing, offer, owner_of, standing_of, withdraw
+from iriscw.processes.grants import Grant, GrantStanding, offer, owner_of, standing_of, withdraw
 from iriscw.processes.lease import NEVER_NS, LeaseFile
 from iriscw.processes.status import read_end, read_identity
 from iriscw.processes.supervised import Supervised, adopt, launch
@@ -161,7 +161,7 @@ async def test_a_program_goes_on_under_the_next_owner(frozen: Frozen, lease: Lea
     assert frozen.running.supervisor.pid == before.pid
     assert frozen.running.supervisor.start_ticks > before.start_ticks
     assert supervisor_clock(before.pid) < 0, "its clock goes on where it stood, and its lease by the machine's"
-    assert standing_of(frozen.asked.folder, "thaw-1") is Standing.TAKEN
+    assert standing_of(frozen.asked.folder, "thaw-1") is GrantStanding.TAKEN
     await frozen.counts_on()
     assert frozen.asked.stdout.stat().st_size > log_bytes
     renew(lease, 1)
@@ -212,7 +212,7 @@ async def test_without_a_grant_nothing_of_it_runs(frozen: Frozen, lease: LeaseFi
     """Never granted, or given up before: the program has not run when its supervisor ends, which touches nothing."""
     if given_up:
         offer(frozen.asked.folder, Grant("thaw-1", "next", lease.path))
-        assert withdraw(frozen.asked.folder, "thaw-1") is Standing.WITHDRAWN
+        assert withdraw(frozen.asked.folder, "thaw-1") is GrantStanding.WITHDRAWN
     log, identity = frozen.asked.stdout.read_bytes(), read_identity(frozen.asked.folder)
     with pytest.raises(GuardRefused, check=that(comes_from="driver.KernelProcesses.vouched", nth=3)):
         await frozen.thaw()
@@ -232,7 +232,7 @@ async def test_it_comes_back_once(frozen: Frozen, lease: LeaseFile) -> None:
     log = frozen.asked.stdout.read_bytes()
     with pytest.raises(GuardRefused, check=that(comes_from="driver.KernelProcesses.vouched", nth=3)):
         await frozen.thaw()
-    assert offer(frozen.asked.folder, Grant("thaw-1", "next", lease.path)) is Standing.TAKEN
+    assert offer(frozen.asked.folder, Grant("thaw-1", "next", lease.path)) is GrantStanding.TAKEN
     assert not (frozen.asked.folder / "grant.json").exists()
     assert frozen.asked.stdout.read_bytes() == log
 

@@ -16,8 +16,8 @@ from hypothesis import given, strategies as st
 from iriscw.processes.contained import (
     ORDER,
     TAKEN,
-    Found,
-    Report,
+    FoundStart,
+    StartReport,
     command,
     is_ordered_to_stop,
     look,
@@ -137,7 +137,7 @@ async def test_a_program_runs_and_its_end_is_told(container):
     container.begin()
     assert await container.ended() == 0
     found = container.found()
-    assert (found.report, found.began, found.stopping) == (Report(), True, False)
+    assert (found.report, found.began, found.stopping) == (StartReport(), True, False)
     assert (found.ending.code, found.ending.stopped) == (3, False)
     assert container.said() == f"1 {'no' if container.prefix else 'yes'} {container.folder}\n"
 
@@ -147,7 +147,7 @@ async def test_the_gpus_of_a_container_are_told(container):
     container.order("pass", environment={"NVIDIA_VISIBLE_DEVICES": "GPU-9"})
     container.begin(NVIDIA_VISIBLE_DEVICES="GPU-1,GPU-2")
     assert await container.ended() == 0
-    assert container.found().report == Report(gpus=("GPU-1", "GPU-2"))
+    assert container.found().report == StartReport(gpus=("GPU-1", "GPU-2"))
 
 
 @pytest.mark.parametrize("text", ["", "all", "void", "none", "0,1", "GPU-1,all", "GPU-", ",", "GPU-1," * 65])
@@ -233,7 +233,7 @@ async def test_a_withdrawn_order_is_never_carried_out(container):
     assert withdraw(container.folder)
     container.begin()
     assert await container.ended() == NO_ORDER_CODE
-    assert container.found() == Found()
+    assert container.found() == FoundStart()
     assert container.said() == ""
 
 
@@ -295,7 +295,7 @@ def test_a_spoilt_file_costs_the_program_only(tmp_path_factory, spoilt, name):
     (folder / name).write_bytes(spoilt)
     found = look(folder, (), folder)
     assert found.ending is None
-    assert found.report in (None, Report())
+    assert found.report in (None, StartReport())
 
 
 @pytest.mark.parametrize("name", ["report.json", "stop", "exit.json", "identity.json"])
@@ -311,4 +311,4 @@ def test_what_is_no_file_costs_the_program_only(tmp_path, name, kind):
         os.mkfifo(path)
     found = look(tmp_path, (), tmp_path)
     assert (found.ending, found.stopping) == (None, False)
-    assert found.report in (None, Report())
+    assert found.report in (None, StartReport())

@@ -14,7 +14,7 @@ from iriscw.processes.grants import (
     TAKEN,
     Grant,
     GrantRefused,
-    Standing,
+    GrantStanding,
     decode,
     offer,
     owner_of,
@@ -44,18 +44,18 @@ def test_anything_else_grants_nothing(data: bytes) -> None:
 
 def test_a_grant_is_taken_or_withdrawn(tmp_path: Path) -> None:
     """Who comes second finds none; who asks is told which it was."""
-    assert standing_of(tmp_path, "thaw-1") is Standing.NONE
+    assert standing_of(tmp_path, "thaw-1") is GrantStanding.NONE
     assert owner_of(tmp_path) is None
-    assert offer(tmp_path, GRANT) is Standing.OFFERED
+    assert offer(tmp_path, GRANT) is GrantStanding.OFFERED
     assert owner_of(tmp_path) == GRANT.owner
     assert supervisor._take_grant(str(tmp_path)) == "/lease"
-    assert withdraw(tmp_path, "thaw-1") is Standing.TAKEN
+    assert withdraw(tmp_path, "thaw-1") is GrantStanding.TAKEN
     assert owner_of(tmp_path) == GRANT.owner
     with pytest.raises(FileNotFoundError):
         supervisor._take_grant(str(tmp_path))
     second = Grant("thaw-2", "third", Path("/lease-2"))
-    assert offer(tmp_path, second) is Standing.OFFERED
-    assert withdraw(tmp_path, "thaw-2") is Standing.WITHDRAWN
+    assert offer(tmp_path, second) is GrantStanding.OFFERED
+    assert withdraw(tmp_path, "thaw-2") is GrantStanding.WITHDRAWN
     with pytest.raises(FileNotFoundError):
         supervisor._take_grant(str(tmp_path))
     with pytest.raises(GrantRefused, check=that(comes_from="grants.offer", nth=1)):
@@ -87,10 +87,10 @@ def test_it_is_spent_once(steps: list) -> None:
                 assert not withdrawn
                 taken += 1
             elif step == "withdraw":
-                withdrawn |= withdraw(folder, "thaw-1") is Standing.WITHDRAWN
+                withdrawn |= withdraw(folder, "thaw-1") is GrantStanding.WITHDRAWN
             else:
                 try:
-                    offered |= offer(folder, GRANT) is Standing.OFFERED
+                    offered |= offer(folder, GRANT) is GrantStanding.OFFERED
                 except GrantRefused:
                     assert withdrawn
         assert taken <= 1
@@ -103,7 +103,7 @@ def test_what_a_program_puts_there_grants_nothing(tmp_path: Path) -> None:
     """A folder, a link or nonsense under a grant's name: nobody takes it for one."""
     (tmp_path / OFFERED).mkdir()
     (tmp_path / TAKEN).write_text("x")
-    assert standing_of(tmp_path, "thaw-1") is Standing.NONE
+    assert standing_of(tmp_path, "thaw-1") is GrantStanding.NONE
     with pytest.raises(GrantRefused, check=that(comes_from="grants.offer", nth=2)):
         offer(tmp_path, GRANT)
 

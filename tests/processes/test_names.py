@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from iriscw.processes.names import MAX_NAME_CHARS, NameTaken, held_names, hold
+from iriscw.processes.names import MAX_NAME_CHARS, SocketNameTaken, held_names, hold
 from raised import that
 
 PREFIX = f"iriscw-tests-names-{os.getpid()}-"
@@ -25,7 +25,7 @@ def test_a_name_has_one_holder():
     arguments = [sys.executable, "-c", HOLDER, f"{PREFIX}a"]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        with pytest.raises(NameTaken):
+        with pytest.raises(SocketNameTaken):
             hold(f"{PREFIX}a")
         with hold(f"{PREFIX}c"):
             assert sorted(held_names(PREFIX)) == ["a", "c"]

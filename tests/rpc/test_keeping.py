@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from iriscw.rpc.errors import NeedsAsyncio, WrongLoop
-from iriscw.rpc.keeping import Kept
+from iriscw.rpc.keeping import KeptContext
 from raised import that
 
 
@@ -22,7 +22,7 @@ class Block:
         self.at_start, self.at_end, self.end_s = at_start, at_end, end_s
         self.broken, self.closing = anyio.Event(), anyio.Event()
         self.said = []
-        self.kept = Kept(self.open(), "a block")
+        self.kept = KeptContext(self.open(), "a block")
 
     @contextlib.asynccontextmanager
     async def open(self):
@@ -195,7 +195,7 @@ async def test_another_loop_is_named():
     async with block.kept:
 
         def elsewhere():
-            with pytest.raises(WrongLoop, check=that(comes_from="keeping.Kept.__aexit__")):
+            with pytest.raises(WrongLoop, check=that(comes_from="keeping.KeptContext.__aexit__")):
                 asyncio.run(block.kept.__aexit__(None, None, None))
 
         await anyio.to_thread.run_sync(elsewhere)

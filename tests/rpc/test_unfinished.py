@@ -17,7 +17,7 @@ from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import TooManyUnfinishedBytes
 from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.server import RpcServer
-from iriscw.rpc.unfinished import Pool
+from iriscw.rpc.unfinished import UnfinishedPool
 from raised import that
 from waiting import until
 
@@ -32,7 +32,7 @@ SMALL = RpcLimits(
 
 def test_what_one_connection_may_hold() -> None:
     """Up to its own limit, and again when it has given back; one message of the largest size is always allowed."""
-    share = Pool(SMALL).share()
+    share = UnfinishedPool(SMALL).share()
     share.take(2 * MIB)
     with pytest.raises(
         TooManyUnfinishedBytes, check=that(comes_from="unfinished.Share.take", nth=1, names=("2097153", "2097152"))
@@ -41,7 +41,7 @@ def test_what_one_connection_may_hold() -> None:
     share.give(1)
     share.give(MIB)
     share.take(MIB)
-    narrow = Pool(RpcLimits(max_message_bytes=MIB, max_unfinished_bytes=1)).share()
+    narrow = UnfinishedPool(RpcLimits(max_message_bytes=MIB, max_unfinished_bytes=1)).share()
     narrow.take(MIB)
     with pytest.raises(TooManyUnfinishedBytes):
         narrow.take(1)
@@ -51,7 +51,7 @@ def test_what_one_connection_may_hold() -> None:
 def test_connections_share_what_there_is(connections: int) -> None:
     """However many hold as much as they may, each leaves as much as it has, and the next finds some."""
     limits = RpcLimits(max_unfinished_bytes=1 << 40, max_server_unfinished_bytes=1000 * MIB, assured_unfinished_bytes=1)
-    pool = Pool(limits)
+    pool = UnfinishedPool(limits)
     shares = [pool.share() for _ in range(connections)]
     hungry = dict.fromkeys(range(connections))
     while hungry:
@@ -69,7 +69,7 @@ def test_connections_share_what_there_is(connections: int) -> None:
 
 def test_the_assured_amount() -> None:
     """What workers and questions need is never refused, however much others hold."""
-    pool = Pool(SMALL)
+    pool = UnfinishedPool(SMALL)
     for _ in range(4):
         with contextlib.suppress(TooManyUnfinishedBytes):
             pool.share().take(2 * MIB)
@@ -82,7 +82,7 @@ def test_the_assured_amount() -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3 * MIB), st.booleans())))
 def test_accounts_are_exact(steps: list[tuple[int, int, bool]]) -> None:
     """The pool is the sum of its shares, and nothing is left when all has been given back."""
-    pool = Pool(SMALL)
+    pool = UnfinishedPool(SMALL)
     shares = [pool.share() for _ in range(4)]
     for number, size, give in steps:
         if give:

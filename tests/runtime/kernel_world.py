@@ -20,7 +20,7 @@ from kernel_words import FAMILY, Act, Bag, Kind, Life, Node, Planned, Value, Wor
 from iriscw.errors import JournalUnavailable, OutcomePending
 from iriscw.runtime import vocabulary as v
 from iriscw.runtime.behavior import Backoff, Behavior, ChildSpec, Strategy, Supervision
-from iriscw.runtime.envelope import Envelope, Kind as EnvelopeKind
+from iriscw.runtime.envelope import Envelope, EnvelopeKind
 from iriscw.runtime.tree import FailureReport
 from iriscw.testing import SimSystem
 

@@ -5,7 +5,7 @@ from puppet import Add, Do, Job, ledger, puppet
 
 from iriscw.errors import DispatcherBug
 from iriscw.runtime import SECOND, Arrived, Cancel, Close, Completed, Feed, Open, Restart, Run, StopSelf
-from iriscw.runtime.operations import Phase
+from iriscw.runtime.operations import OperationPhase
 from iriscw.runtime.vocabulary import ROOT
 from iriscw.testing import SimSystem, checks
 
@@ -40,12 +40,12 @@ def test_run_to_the_end():
     made = system(log)
     do(made, Run("k", Job("x")))
     operation = current(made)
-    assert operation.phase is Phase.RUNNING
+    assert operation.phase is OperationPhase.RUNNING
     assert operation.slot == ("/a", "k")
     assert repr(operation) == f"<Operation {operation.id} /a 'k' running>"
     made.pending[operation.id].complete("value")
     made.run_until_idle()
-    assert operation.phase is Phase.ENDED
+    assert operation.phase is OperationPhase.ENDED
     assert log == [Completed("k", Job("x"), "value")]
     assert made.statistics().operations == 0
 
@@ -67,14 +67,14 @@ def test_held_until_durable():
     made.tell("/a", Add(1))
     made.run_until_idle()
     held = current(made)
-    assert held.phase is Phase.HELD
+    assert held.phase is OperationPhase.HELD
     do(made, Cancel("k"))
     made.tell("/a", Add(1))
     made.run_until_idle()
     second = current(made)
     made.journal.commit()
     made.run_until_idle()
-    assert (held.phase, second.phase) == (Phase.ENDED, Phase.RUNNING)
+    assert (held.phase, second.phase) == (OperationPhase.ENDED, OperationPhase.RUNNING)
     assert [handle.operation for handle in made.pending.values()] == [second]
 
 
@@ -88,10 +88,14 @@ def test_queued_behind_its_predecessor():
     second = current(made)
     do(made, Run("k", Job("3")))
     third = current(made)
-    assert [each.phase for each in (first, second, third)] == [Phase.CANCELLING, Phase.ENDED, Phase.QUEUED]
+    assert [each.phase for each in (first, second, third)] == [
+        OperationPhase.CANCELLING,
+        OperationPhase.ENDED,
+        OperationPhase.QUEUED,
+    ]
     made.pending[first.id].complete("too late")
     made.run_until_idle()
-    assert third.phase is Phase.RUNNING
+    assert third.phase is OperationPhase.RUNNING
 
 
 def test_a_cancelled_successor_never_starts():
@@ -103,7 +107,7 @@ def test_a_cancelled_successor_never_starts():
     do(made, Run("k", Job("2")))
     second = current(made)
     do(made, Cancel("k"))
-    assert second.phase is Phase.ENDED
+    assert second.phase is OperationPhase.ENDED
     made.pending[first.id].complete()
     made.run_until_idle()
     assert not made.pending
@@ -125,10 +129,10 @@ def test_the_slot_outlives_the_actor():
     made.spawn("a", behavior)
     do(made, Run("k", Job("new")))
     new = current(made)
-    assert new.phase is Phase.QUEUED
+    assert new.phase is OperationPhase.QUEUED
     made.pending[old.id].complete("of the old one")
     made.run_until_idle()
-    assert new.phase is Phase.RUNNING
+    assert new.phase is OperationPhase.RUNNING
     assert log == []
 
 

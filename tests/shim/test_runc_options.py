@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.shim.runc_options import Asked, NotHonoured, check, read
+from iriscw.shim.runc_options import NotHonoured, RuncCommand, check, read
 from raised import that
 
 GO_RUNC = ("--root", "/run/containerd/runc/k8s.io", "--log", "/b/log.json", "--log-format", "json", "--systemd-cgroup")
@@ -97,7 +97,7 @@ def test_where_state_is_kept():
 def test_commands_that_are_passed_on_are_not_read():
     """Whatever stands behind them is runc's business."""
     for words in (["create", "--bundle", "/b", "c1"], ["exec", "c1", "kill", "--all"], ["features"]):
-        assert read(words) == Asked(words[0], before=())
+        assert read(words) == RuncCommand(words[0], before=())
     assert read([]).command == ""
     assert read(["--version"]).command == ""
 

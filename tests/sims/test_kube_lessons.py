@@ -9,14 +9,14 @@ from random import Random
 import pytest
 
 from iriscw.cloud.kube.exchange import (
-    Changed,
     CloseWatch,
-    Fetch,
     Fetched,
+    FetchObjects,
+    ItemChanged,
     Listed,
     OpenWatch,
     Vanished,
-    Wake,
+    WakeAfter,
     WatchEnded,
     WatchItem,
     Woken,
@@ -114,19 +114,19 @@ class Shell:
     def take(self, actions: list) -> None:
         for action in actions:
             match action:
-                case Fetch(token=token, request=request):
+                case FetchObjects(token=token, request=request):
                     self.tell(Fetched(token, self.server.handle(request)))
                 case OpenWatch(token=token, request=request):
                     self.token = token
                     self.watch = self.server.store.watch(Request("GET", request.path, request.query), self.server.now)
                 case CloseWatch():
                     self.watch = None
-                case Wake(token=token, after=after) if after <= LONGEST_REST:
+                case WakeAfter(token=token, after=after) if after <= LONGEST_REST:
                     self.now += after
                     self.tell(Woken(token))
                 case Listed(objects=objects):
                     self.view = {each["metadata"]["name"]: each["metadata"]["uid"] for each in objects}
-                case Changed(object=thing):
+                case ItemChanged(object=thing):
                     self.view[thing["metadata"]["name"]] = thing["metadata"]["uid"]
                 case Vanished(object=thing):
                     del self.view[thing["metadata"]["name"]]

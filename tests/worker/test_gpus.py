@@ -28,7 +28,7 @@ from iriscw.worker import lifecycle, registry
 from iriscw.worker.assembly import Worker
 from iriscw.worker.drivers.gpus import GpusTaken
 from iriscw.worker.effects import Adopt, AwaitEnd, AwaitThaw, Fetch, Finish, Permit, Remove, Start, Started
-from iriscw.worker.gpus import Gpu, Offer, parse_topology
+from iriscw.worker.gpus import Gpu, GpuOffer, parse_topology
 from iriscw.worker.lifecycle import Attempt
 from iriscw.worker.messages import (
     ATTEMPTS,
@@ -39,13 +39,13 @@ from iriscw.worker.messages import (
     StopAttempt,
     SuspendAttempt,
 )
-from iriscw.worker.model import Order, Phase, StopCause
-from iriscw.worker.registry import Registry, RegistryDecisions
+from iriscw.worker.model import AttemptPhase, Order, StopCause
+from iriscw.worker.registry import AttemptRegistry, AttemptRegistryDecisions
 from iriscw.worker.runtimes.inline import InlineRuntime
 from raised import that
 
 EIGHT = tuple(Gpu("NVIDIA H100 80GB HBM3", f"GPU-{number}", 80 << 30, number) for number in range(8))
-OFFER = Offer(EIGHT)
+OFFER = GpuOffer(EIGHT)
 UUIDS = tuple(gpu.uuid for gpu in EIGHT)
 GONE = Finish(ProcessEnd(text="nobody saw how", log_bytes=10), 9, folder="/w")
 EXITED = Finish(ProcessEnd(code=0, log_bytes=10), 9)
@@ -110,7 +110,7 @@ def linked(pairs: Iterable[tuple[int, int]], speed: int) -> dict:
 
 PAIRS = [(0, 3), (1, 2), (4, 7), (5, 6)]
 HALVES = [(0, 1, 2, 3), (4, 5, 6, 7)]
-BRIDGED = Offer(
+BRIDGED = GpuOffer(
     EIGHT,
     {
         **linked(itertools.combinations(range(8), 2), 50),
@@ -146,7 +146,7 @@ def test_sixteen_gpus_are_chosen_among_as_well() -> None:
     """With too many ways to compare them all, a half is found by its links."""
     gpus = tuple(Gpu("A100", f"GPU-{number}", 1, number) for number in range(16))
     half = {(one.uuid, two.uuid): 9 for one, two in itertools.permutations(gpus, 2) if one.index % 2 == two.index % 2}
-    offer = Offer(gpus, half)
+    offer = GpuOffer(gpus, half)
     free = offer.free([("GPU-0",)])
     assert {int(uuid[4:]) % 2 for uuid in offer.choose(free, 8)} == {1}
 
@@ -158,9 +158,9 @@ class Bench:
     """The registry and its attempts with their mailboxes; records are kept, as the journal does."""
 
     def __init__(self) -> None:
-        self.decisions = RegistryDecisions(lambda uid: ChildSpec(uid, Behavior()), OFFER)
+        self.decisions = AttemptRegistryDecisions(lambda uid: ChildSpec(uid, Behavior()), OFFER)
         self.records: dict[str, list] = {"": []}
-        self.registry = Registry()
+        self.registry = AttemptRegistry()
         self.attempts: dict[str, Attempt] = {}
         self.mail: dict[str, list] = {"": []}
         self.counts: dict[str, int] = {}
@@ -218,10 +218,10 @@ class Bench:
 
     def restart(self) -> None:
         """The worker is killed, and the next process of it replays the records. Mail is lost."""
-        self.registry = Registry()
+        self.registry = AttemptRegistry()
         for record in self.records[""]:
             registry.evolve(self.registry, record)
-        compacted = Registry()
+        compacted = AttemptRegistry()
         for record in registry.compact(self.registry):
             registry.evolve(compacted, record)
         assert compacted.gpus == self.registry.gpus
@@ -243,27 +243,27 @@ class Bench:
             self.deliver(uid)
 
     def fetched(self, uid: str) -> None:
-        if self.phase(uid) is Phase.FETCHING:
+        if self.phase(uid) is AttemptPhase.FETCHING:
             self.tell(uid, Completed("fetch", Fetch(Order(uid, "00", "job-a/0", 0, 0)), self.counts[uid]))
 
     def started(self, uid: str) -> None:
-        if self.phase(uid) in (Phase.STARTING, Phase.WITHDRAWN):
+        if self.phase(uid) in (AttemptPhase.STARTING, AttemptPhase.WITHDRAWN):
             self.tell(uid, Completed("start", Start(Order(uid, "00", "", 0, 0)), Started(5, 0, ())))
 
     def ends(self, uid: str) -> None:
-        if self.phase(uid) in (Phase.RUNNING, Phase.STOPPING, Phase.SUSPENDING):
+        if self.phase(uid) in (AttemptPhase.RUNNING, AttemptPhase.STOPPING, AttemptPhase.SUSPENDING):
             self.tell(uid, Completed("await", AwaitEnd(uid), EXITED))
 
     def stop(self, uid: str) -> None:
         self.tell("", StopAttempt(uid, StopCause.KILLED, 0))
 
     def freeze(self, uid: str) -> None:
-        if self.phase(uid) is Phase.RUNNING:
+        if self.phase(uid) is AttemptPhase.RUNNING:
             self.tell(uid, SuspendAttempt(uid))
             self.tell(uid, Completed("await", AwaitEnd(uid), GONE))
 
     def resume(self, uid: str) -> None:
-        if self.phase(uid) is Phase.SUSPENDED:
+        if self.phase(uid) is AttemptPhase.SUSPENDED:
             number = self.grants[uid] = self.grants.get(uid, 0) + 1
             leave = Resumption(f"g{number}", "/w", gpus=self.attempts[uid].gpus)
             self.tell("", RunAttempt(Order(uid, "", "job-a/0", 0, 0, resumption=leave)))
@@ -275,17 +275,23 @@ class Bench:
             self.tell("", RunAttempt(Order(uid, "", "job-a/0", 0, 0, resumption=leave)))
 
     def thawed(self, uid: str) -> None:
-        if self.phase(uid) is Phase.RESUMING:
+        if self.phase(uid) is AttemptPhase.RESUMING:
             self.tell(uid, Completed("thaw", AwaitThaw(uid, "g"), None))
 
     def found(self, uid: str) -> None:
         """After a restart its process is looked for."""
-        if self.phase(uid) in (Phase.FETCHING, Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.SUSPENDING):
-            here = self.phase(uid) is not Phase.FETCHING
+        if self.phase(uid) in (
+            AttemptPhase.FETCHING,
+            AttemptPhase.STARTING,
+            AttemptPhase.RUNNING,
+            AttemptPhase.STOPPING,
+            AttemptPhase.SUSPENDING,
+        ):
+            here = self.phase(uid) is not AttemptPhase.FETCHING
             self.tell(uid, Completed("adopt", Adopt(uid, ended=False), here))
 
     def forget(self, uid: str) -> None:
-        if self.phase(uid) is Phase.ENDED and not self.attempts[uid].revoked:
+        if self.phase(uid) is AttemptPhase.ENDED and not self.attempts[uid].revoked:
             self.tell("", ForgetAttempt(uid))
             self.deliver(uid)
             self.tell(uid, Completed("remove", Remove(uid), None))
@@ -294,13 +300,19 @@ class Bench:
         if uid in self.registry.known:
             self.mail.setdefault(uid, []).append(ReportNow())
 
-    def phase(self, uid: str) -> Phase | None:
+    def phase(self, uid: str) -> AttemptPhase | None:
         return self.attempts[uid].phase if uid in self.attempts and uid in self.registry.known else None
 
 
 BUSY = (
-    *(Phase.STARTING, Phase.WITHDRAWN, Phase.RUNNING, Phase.STOPPING, Phase.SUSPENDING),
-    *(Phase.RESUMING, Phase.REVOKING),
+    *(
+        AttemptPhase.STARTING,
+        AttemptPhase.WITHDRAWN,
+        AttemptPhase.RUNNING,
+        AttemptPhase.STOPPING,
+        AttemptPhase.SUSPENDING,
+    ),
+    *(AttemptPhase.RESUMING, AttemptPhase.REVOKING),
 )
 DOES = ("fetched", "started", "ends", "stop", "freeze", "resume", "again", "thawed", "forget", "report")
 MAIL = ("order", "deliver", "deliver one", "registry", "restart")
@@ -335,7 +347,7 @@ def test_no_gpu_is_ever_two_attempts_own(steps: list) -> None:
         for verb in (bench.started, bench.ends, bench.thawed, bench.ends):
             verb(uid)
             bench.drain()
-        if bench.phase(uid) is Phase.REVOKING:
+        if bench.phase(uid) is AttemptPhase.REVOKING:
             bench.tell(uid, Completed("thaw", AwaitThaw(uid, "g"), None))
     left = {uid: each for uid, each in bench.registry.gpus.items() if bench.phase(uid) not in BUSY}
     assert left == {}
@@ -413,7 +425,7 @@ def test_what_is_said_late_frees_nothing_of_the_next_leave() -> None:
     bench.report("a1")
     bench.deliver("")
     bench.drain()
-    assert bench.phase("a1") is Phase.RESUMING
+    assert bench.phase("a1") is AttemptPhase.RESUMING
     bench.order("a2", 2)
     bench.fetched("a2")
     bench.drain()
@@ -434,7 +446,7 @@ def test_what_can_come_back_only_here_waits_for_gpus() -> None:
     bench.drain()
     bench.resume("a1")
     bench.drain()
-    assert bench.phase("a1") is Phase.SUSPENDED
+    assert bench.phase("a1") is AttemptPhase.SUSPENDED
     assert not bench.permits
     bench.started("a2")
     bench.ends("a2")
@@ -446,10 +458,10 @@ def test_what_can_come_back_only_here_waits_for_gpus() -> None:
 
 
 @pytest.fixture
-def machine() -> Offer:
+def machine() -> GpuOffer:
     """Eight GPUs that no other worker claims."""
     own = uuid.uuid4().hex[:8]
-    return Offer(tuple(Gpu("NVIDIA H100 80GB HBM3", f"GPU-{own}-{number}", 80 << 30, number) for number in range(8)))
+    return GpuOffer(tuple(Gpu("NVIDIA H100 80GB HBM3", f"GPU-{own}-{number}", 80 << 30, number) for number in range(8)))
 
 
 def numbers(gpus: Iterable[str]) -> list[int]:
@@ -463,7 +475,7 @@ SHOWN = (
 WAITS = f"{SHOWN}; import signal; signal.pause()"
 
 
-async def test_two_tasks_of_one_worker_see_different_gpus(tmp_path: Path, machine: Offer) -> None:
+async def test_two_tasks_of_one_worker_see_different_gpus(tmp_path: Path, machine: GpuOffer) -> None:
     """Each sees its own by UUID and by number, whatever other variables say; one without sees none."""
     capacity = Capacity(1000, 1 << 30, 1 << 30, gpu_count=8, gpu_class="H100")
     async with world(tmp_path, capacity=capacity, gpus=machine) as (controller, _):
@@ -491,7 +503,7 @@ async def test_two_tasks_of_one_worker_see_different_gpus(tmp_path: Path, machin
     assert numbers(controller.observed["a4"].gpus) == [0, 1, 2, 7]
 
 
-async def test_a_thread_of_the_worker_is_told_too(tmp_path: Path, machine: Offer) -> None:
+async def test_a_thread_of_the_worker_is_told_too(tmp_path: Path, machine: GpuOffer) -> None:
     """It has no environment of its own: its context says which GPUs are its own."""
     controller, inline = Controller(), InlineRuntime(tmp_path / "inline")
     capacity = Capacity(1000, 1 << 30, 1 << 30, gpu_count=8)
@@ -509,7 +521,7 @@ def _own(path: str) -> None:
     Path(path).write_text(",".join(context().gpus))
 
 
-async def test_workers_of_one_machine_offer_different_gpus(tmp_path: Path, machine: Offer) -> None:
+async def test_workers_of_one_machine_offer_different_gpus(tmp_path: Path, machine: GpuOffer) -> None:
     """Each as many as it promised. One that would get fewer does not start; one that promised none takes the rest."""
     three = Capacity(1000, 1 << 30, 1 << 30, gpu_count=3)
     controller = Controller()

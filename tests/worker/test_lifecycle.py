@@ -17,7 +17,7 @@ from iriscw.jobs.traits import Fault
 from iriscw.processes.ends import ProcessEnd
 from iriscw.runtime.vocabulary import Cancel, Completed, Decision, Emit, Failed, Run, SetTimer, Tell
 from iriscw.worker import lifecycle
-from iriscw.worker.effects import Adopt, AwaitEnd, End, Fetch, Finish, Permit, Remove, Start, Started, Withdraw
+from iriscw.worker.effects import Adopt, AwaitEnd, EndAttempt, Fetch, Finish, Permit, Remove, Start, Started, Withdraw
 from iriscw.worker.judging import STOPPED, judge, refusal
 from iriscw.worker.lifecycle import TRANSITIONS, Attempt, evolve
 from iriscw.worker.messages import (
@@ -29,7 +29,7 @@ from iriscw.worker.messages import (
     RunAttempt,
     StopAttempt,
 )
-from iriscw.worker.model import Order, Phase, StopCause
+from iriscw.worker.model import AttemptPhase, Order, StopCause
 from iriscw.worker.ports import AttemptWithdrawn, ProgramMissing
 from iriscw.worker.records import AttemptAccepted, AttemptEnded, AttemptStarted, AttemptStarting, AttemptStopping
 
@@ -84,12 +84,12 @@ class Actor:
         self.commands = lifecycle.resume(self.state, self.ctx)
         self._see()
 
-    def to(self, phase: Phase) -> "Actor":
+    def to(self, phase: AttemptPhase) -> "Actor":
         steps = {
-            Phase.FETCHING: [RunAttempt(ORDER)],
-            Phase.STARTING: [Completed("fetch", Fetch(ORDER), None)],
-            Phase.RUNNING: [Completed("start", Start(ORDER), Started(5, 0, (("web", 80),)))],
-            Phase.STOPPING: [StopAttempt("a1", StopCause.KILLED, 7)],
+            AttemptPhase.FETCHING: [RunAttempt(ORDER)],
+            AttemptPhase.STARTING: [Completed("fetch", Fetch(ORDER), None)],
+            AttemptPhase.RUNNING: [Completed("start", Start(ORDER), Started(5, 0, (("web", 80),)))],
+            AttemptPhase.STOPPING: [StopAttempt("a1", StopCause.KILLED, 7)],
         }
         for reached, messages in steps.items():
             if self.state.phase is phase:
@@ -111,7 +111,7 @@ def test_the_whole_way() -> None:
     actor.tell(Completed("start", Start(ORDER), Started(5, 0, (("web", 80),))))
     assert actor.runs(AwaitEnd) == [AwaitEnd("a1")]
     actor.tell(Completed("await", AwaitEnd("a1"), EXITED))
-    assert actor.phases == [Phase.FETCHING, Phase.STARTING, Phase.RUNNING, Phase.ENDED]
+    assert actor.phases == [AttemptPhase.FETCHING, AttemptPhase.STARTING, AttemptPhase.RUNNING, AttemptPhase.ENDED]
     assert len(actor.reports) == len(actor.phases)
     end = actor.reports[-1]
     assert (end.ending, end.exit_code, end.log_offset, end.ports) == (Ending.SUCCEEDED, 0, 10, (("web", 80),))
@@ -122,7 +122,7 @@ def test_the_whole_way() -> None:
 
 def test_gpus_that_others_gave_are_told_and_kept() -> None:
     """In a pod the node gives them: what is seen of that is a record, and reported with the start and the end."""
-    actor = Actor().to(Phase.STARTING)
+    actor = Actor().to(AttemptPhase.STARTING)
     actor.tell(Completed("start", Start(ORDER), Started(5, 0, (), ("GPU-1",))))
     assert actor.reports[-1].gpus == ("GPU-1",)
     actor.restart()
@@ -138,31 +138,33 @@ def test_no_token_is_ever_a_record() -> None:
     assert actor.records == [AttemptAccepted("job-a/0")]
 
 
-@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING, Phase.STOPPING])
-def test_after_a_restart_a_process_is_adopted(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [AttemptPhase.STARTING, AttemptPhase.RUNNING, AttemptPhase.STOPPING])
+def test_after_a_restart_a_process_is_adopted(phase: AttemptPhase) -> None:
     """Whatever may have a process is looked for, and waited for if it is there."""
     actor = Actor().to(phase)
     actor.restart()
     assert actor.commands == (Run("adopt", Adopt("a1", ended=False)),)
     actor.tell(Completed("adopt", Adopt("a1", ended=False), True))
     assert actor.runs(AwaitEnd)
-    assert bool(actor.runs(End)) == (phase is not Phase.RUNNING)
+    assert bool(actor.runs(EndAttempt)) == (phase is not AttemptPhase.RUNNING)
 
 
-@pytest.mark.parametrize("phase", [Phase.FETCHING, Phase.STARTING, Phase.RUNNING, Phase.STOPPING])
-def test_after_a_restart_what_is_not_there_is_missing(phase: Phase) -> None:
+@pytest.mark.parametrize(
+    "phase", [AttemptPhase.FETCHING, AttemptPhase.STARTING, AttemptPhase.RUNNING, AttemptPhase.STOPPING]
+)
+def test_after_a_restart_what_is_not_there_is_missing(phase: AttemptPhase) -> None:
     """It is reported as lost, with whether it ever ran."""
     actor = Actor().to(phase)
     actor.restart()
     actor.tell(Completed("adopt", Adopt("a1", ended=False), False))
     assert actor.reports[-1].ending is Ending.MISSING
-    assert actor.reports[-1].started == (phase in (Phase.RUNNING, Phase.STOPPING))
+    assert actor.reports[-1].started == (phase in (AttemptPhase.RUNNING, AttemptPhase.STOPPING))
 
 
 @pytest.mark.parametrize("found", [False, True])
 def test_a_stop_overtakes_the_look_for_its_process(found: bool) -> None:
     """Stopped after a restart, before anybody knows whether it is there: it ends once."""
-    actor = Actor().to(Phase.FETCHING)
+    actor = Actor().to(AttemptPhase.FETCHING)
     actor.restart()
     actor.tell(StopAttempt("a1", StopCause.LEASE, 0))
     assert actor.reports[-1].ending is Ending.REFUSED
@@ -172,7 +174,7 @@ def test_a_stop_overtakes_the_look_for_its_process(found: bool) -> None:
 
 def test_a_timeout_goes_on_after_a_restart() -> None:
     """What is left of it is counted on the wall clock; one that has passed is due at once."""
-    actor = Actor().to(Phase.STARTING)
+    actor = Actor().to(AttemptPhase.STARTING)
     actor.tell(Completed("start", Start(ORDER), Started(100, 50, ())))
     assert SetTimer("timeout", 50, Due("timeout")) in actor.commands
     for wall, left in ((120, 30), (1000, 0)):
@@ -187,19 +189,19 @@ def test_a_timeout_goes_on_after_a_restart() -> None:
 
 def test_a_stop_while_it_starts_waits_for_the_process() -> None:
     """The runtime is asked to give it up; if that was too late, the process is stopped as soon as it is known."""
-    actor = Actor().to(Phase.STARTING)
+    actor = Actor().to(AttemptPhase.STARTING)
     actor.tell(StopAttempt("a1", StopCause.PREEMPTED, 7))
-    assert (actor.state.phase, actor.commands) == (Phase.WITHDRAWN, (Run("withdraw", Withdraw("a1")),))
+    assert (actor.state.phase, actor.commands) == (AttemptPhase.WITHDRAWN, (Run("withdraw", Withdraw("a1")),))
     assert actor.tell(StopAttempt("a1", StopCause.PREEMPTED, 5)) == ()
     assert actor.tell(Completed("withdraw", Withdraw("a1"), None)) == ()
     actor.tell(Completed("start", Start(ORDER), Started(5, 99, ())))
-    assert (actor.state.phase, actor.runs(End)) == (Phase.STOPPING, [End("a1", 5)])
+    assert (actor.state.phase, actor.runs(EndAttempt)) == (AttemptPhase.STOPPING, [EndAttempt("a1", 5)])
 
 
 @pytest.mark.parametrize("cause", [StopCause.KILLED, StopCause.TIMEOUT])
 def test_a_start_that_was_given_up_in_time_ended_as_it_was_stopped(cause: StopCause) -> None:
     """It never started, and is not the worker's failure."""
-    actor = Actor().to(Phase.STARTING)
+    actor = Actor().to(AttemptPhase.STARTING)
     actor.tell(StopAttempt("a1", cause, 7))
     actor.tell(Failed("start", Start(ORDER), AttemptWithdrawn("it was stopped before it began")))
     end = actor.reports[-1]
@@ -208,7 +210,7 @@ def test_a_start_that_was_given_up_in_time_ended_as_it_was_stopped(cause: StopCa
 
 def test_a_withdrawal_that_failed_is_tried_again_while_it_matters() -> None:
     """Until it is known what became of the start."""
-    actor = Actor().to(Phase.STARTING)
+    actor = Actor().to(AttemptPhase.STARTING)
     actor.tell(StopAttempt("a1", StopCause.KILLED, 7))
     (later,) = actor.tell(Failed("withdraw", Withdraw("a1"), OSError("no")))
     assert actor.tell(later.message) == (Run("withdraw", Withdraw("a1")),)
@@ -218,7 +220,7 @@ def test_a_withdrawal_that_failed_is_tried_again_while_it_matters() -> None:
 
 def test_a_stop_before_it_starts_ends_it() -> None:
     """Nothing ran: it has ended at once, and the fetch is given up."""
-    actor = Actor().to(Phase.FETCHING)
+    actor = Actor().to(AttemptPhase.FETCHING)
     actor.tell(StopAttempt("a1", StopCause.KILLED, 7))
     assert Cancel("fetch") in actor.commands
     assert (actor.reports[-1].ending, actor.reports[-1].started) == (Ending.KILLED, False)
@@ -226,24 +228,24 @@ def test_a_stop_before_it_starts_ends_it() -> None:
 
 def test_a_later_stop_only_shortens_the_grace() -> None:
     """The first cause stays; a longer grace changes nothing."""
-    actor = Actor().to(Phase.STOPPING)
+    actor = Actor().to(AttemptPhase.STOPPING)
     assert actor.tell(StopAttempt("a1", StopCause.LEASE, 9)) == ()
     actor.tell(StopAttempt("a1", StopCause.LEASE, 0))
-    assert actor.runs(End) == [End("a1", 0)]
+    assert actor.runs(EndAttempt) == [EndAttempt("a1", 0)]
     assert actor.state.stop == AttemptStopping(StopCause.KILLED, 0)
 
 
 def test_an_end_that_cannot_be_had_is_asked_for_again() -> None:
     """Processes that do not die keep the attempt alive: nothing claims that it is over."""
-    actor = Actor().to(Phase.STOPPING)
-    (timer,) = actor.tell(Failed("end", End("a1", 7), OSError("they do not die")))
-    assert actor.state.phase is Phase.STOPPING
-    assert actor.tell(timer.message) == (Run("end", End("a1", 7)),)
+    actor = Actor().to(AttemptPhase.STOPPING)
+    (timer,) = actor.tell(Failed("end", EndAttempt("a1", 7), OSError("they do not die")))
+    assert actor.state.phase is AttemptPhase.STOPPING
+    assert actor.tell(timer.message) == (Run("end", EndAttempt("a1", 7)),)
 
 
 def test_a_live_attempt_is_not_forgotten() -> None:
     """A release that comes too early removes nothing."""
-    actor = Actor().to(Phase.RUNNING)
+    actor = Actor().to(AttemptPhase.RUNNING)
     actor.tell(ForgetAttempt("a1"))
     assert not actor.runs(Remove)
 
@@ -254,7 +256,7 @@ def test_a_live_attempt_is_not_forgotten() -> None:
 )
 def test_a_start_that_failed(error: Exception, outcome: Ending) -> None:
     """The job's faults are told from the worker's; neither counts as started."""
-    actor = Actor().to(Phase.STARTING)
+    actor = Actor().to(AttemptPhase.STARTING)
     actor.tell(Failed("start", Start(ORDER), error))
     assert (actor.reports[-1].ending, actor.reports[-1].started) == (outcome, False)
     assert actor.reports[-1].fault.kind == type(error).__name__
@@ -280,14 +282,14 @@ def test_judge(cause: StopCause) -> None:
 
 def test_every_phase_can_end_and_none_comes_back() -> None:
     """The table: ENDED is reached from everywhere and left for nowhere; nothing returns to NEW."""
-    assert set(TRANSITIONS) == set(Phase)
-    assert TRANSITIONS[Phase.ENDED] == {}
+    assert set(TRANSITIONS) == set(AttemptPhase)
+    assert TRANSITIONS[AttemptPhase.ENDED] == {}
     for phase, moves in TRANSITIONS.items():
-        assert phase is Phase.ENDED or moves[AttemptEnded] is Phase.ENDED
-        assert Phase.NEW not in moves.values()
+        assert phase is AttemptPhase.ENDED or moves[AttemptEnded] is AttemptPhase.ENDED
+        assert AttemptPhase.NEW not in moves.values()
     assert [phase for phase, moves in TRANSITIONS.items() if AttemptStarted in moves] == [
-        Phase.STARTING,
-        Phase.WITHDRAWN,
+        AttemptPhase.STARTING,
+        AttemptPhase.WITHDRAWN,
     ]
 
 
@@ -354,7 +356,7 @@ def test_a_member_waits_for_its_leader() -> None:
     assert actor.runs(Fetch)
     actor.tell(Completed("fetch", Fetch(MEMBER), None))
     actor.tell(RunAttempt(MEMBER))
-    assert (actor.starts, actor.state.phase) == (0, Phase.FETCHING)
+    assert (actor.starts, actor.state.phase) == (0, AttemptPhase.FETCHING)
     actor.tell(RunAttempt(GO))
     assert actor.runs(Start) == [Start(GO)]
     actor.tell(RunAttempt(GO))
@@ -396,7 +398,7 @@ def test_what_waited_is_lost_with_its_worker() -> None:
 
 def test_where_it_is_reached_is_reported() -> None:
     """Host, ports and a leader's meeting point are told with each word from the start on, by the next process, too."""
-    actor = Actor().to(Phase.STARTING)
+    actor = Actor().to(AttemptPhase.STARTING)
     started = Started(5, 0, (("web", 80),), host="10.0.0.1", rendezvous_port=20_000)
     actor.tell(Completed("start", Start(ORDER), started))
     actor.restart()

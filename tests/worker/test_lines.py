@@ -10,7 +10,7 @@ from iriscw.jobs.model import Ending, Observation, TaskState
 from iriscw.jobs.traits import Fault
 from iriscw.worker.lines import JsonLines, note
 from iriscw.worker.messages import AttemptChanged, Disconnected, LeaseExpired
-from iriscw.worker.model import Phase
+from iriscw.worker.model import AttemptPhase
 
 
 def test_a_line_is_json_with_ids_and_extras() -> None:
@@ -31,7 +31,7 @@ def test_events_are_noted_with_their_level(caplog: pytest.LogCaptureFixture) -> 
     """A change is information, a broken stream a warning, an ended lease an error; a fault's text stays out."""
     caplog.set_level(logging.INFO)
     ended = Observation("a1", TaskState.RUNNING, Ending.FAILED, fault=Fault("ValueError", "what the user printed"))
-    note(AttemptChanged("job-a/0", Phase.ENDED, ended))
+    note(AttemptChanged("job-a/0", AttemptPhase.ENDED, ended))
     note(Disconnected("gone", 5))
     note(LeaseExpired(3))
     assert [record.levelno for record in caplog.records] == [logging.INFO, logging.WARNING, logging.ERROR]

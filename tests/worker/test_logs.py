@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.worker.inotify import FileWatch
-from iriscw.worker.logs import MAX_LINE_BYTES, LineSplitter, LogLine, follow
+from iriscw.worker.logs import MAX_LINE_BYTES, LineSplitter, LogPiece, follow
 from raised import that
 
 
@@ -39,7 +39,7 @@ def test_a_long_line_comes_in_pieces(extra: int) -> None:
     """All but the last are marked; the pieces join to the line, and none is longer than the bound."""
     line = b"x" * (MAX_LINE_BYTES + extra)
     splitter = LineSplitter()
-    pieces: list[LogLine] = []
+    pieces: list[LogPiece] = []
     for start in range(0, len(line) + 1, 10_000):
         pieces += splitter.feed((line + b"\n")[start : start + 10_000])
         assert splitter.offset - (pieces[-1].end if pieces else 0) <= MAX_LINE_BYTES + 10_000
@@ -80,7 +80,7 @@ async def test_lines_come_as_they_are_written(watch: FileWatch, tmp_path: Path) 
 
             group.start_soon(write)
             assert [line.data for line in await anext(lines)] == [b"two"]
-            assert await anext(lines) == [LogLine(8, 13, b"three")]
+            assert await anext(lines) == [LogPiece(8, 13, b"three")]
             with pytest.raises(StopAsyncIteration):
                 await anext(lines)
     assert watch._events == {}
@@ -93,7 +93,7 @@ async def test_reading_goes_on_at_an_offset(watch: FileWatch, tmp_path: Path) ->
     ended = anyio.Event()
     ended.set()
     found = [line async for lines in follow(path, watch, ended, 4) for line in lines]
-    assert found == [LogLine(4, 8, b"two")]
+    assert found == [LogPiece(4, 8, b"two")]
 
 
 async def test_a_truncated_log_begins_again(watch: FileWatch, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_a_truncated_log_begins_again(watch: FileWatch, tmp_path: Path) ->
     os.truncate(path, 0)
     append(path, b"new\n")
     with anyio.fail_after(20):
-        assert await anext(lines) == [LogLine(0, 4, b"new")]
+        assert await anext(lines) == [LogPiece(0, 4, b"new")]
     await lines.aclose()
 
 

@@ -42,8 +42,8 @@ from iriscw.worker.__main__ import (
 )
 from iriscw.worker.assembly import Worker
 from iriscw.worker.drivers.gpus import GpusTaken
-from iriscw.worker.gpus import Gpu, Offer
-from iriscw.worker.probe import Machine
+from iriscw.worker.gpus import Gpu, GpuOffer
+from iriscw.worker.probe import ProbedMachine
 from raised import Check, that
 
 CONFIG = """
@@ -124,7 +124,7 @@ async def test_after_kill_9_gpus_stay_with_their_attempts(tmp_path: Path, monkey
     (tmp_path / "nvidia-smi").chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("IRISCW_GPU_COUNT", "2")
-    machine = Offer(tuple(Gpu("NVIDIA H100", f"GPU-{own}-{number}", 1, number) for number in range(4)))
+    machine = GpuOffer(tuple(Gpu("NVIDIA H100", f"GPU-{own}-{number}", 1, number) for number in range(4)))
     had, four = machine.gpus[0].uuid, Capacity(1000, 1 << 30, 1 << 30, gpu_count=4)
     controller = Controller()
     async with serving(controller) as server:
@@ -269,8 +269,10 @@ async def test_a_worker_that_is_not_wanted_exits_with_4(tmp_path: Path) -> None:
     assert "who are you?" in lines(tmp_path)[-1]["message"]
 
 
-def machine(**changes: int) -> Machine:
-    return Machine(Capacity(**{"cpu_milli": 2000, "memory_bytes": 4 * 10**9, "disk_bytes": 10**9, **changes}), (), "x")
+def machine(**changes: int) -> ProbedMachine:
+    return ProbedMachine(
+        Capacity(**{"cpu_milli": 2000, "memory_bytes": 4 * 10**9, "disk_bytes": 10**9, **changes}), (), "x"
+    )
 
 
 def test_a_machine_with_less_than_promised_is_refused(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from iriscw.checkpoint.drivers.built_in import DISK
 from iriscw.freeze.drivers.identities import to_task
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import CriuMissing, CriuOptions, CriuUnfit, FreezePlan, Numbers, RightsMissing, ThawPlan
-from iriscw.processes.grants import Standing, owner_of, standing_of
+from iriscw.processes.grants import GrantStanding, owner_of, standing_of
 from iriscw.processes.status import read_identity
 from iriscw.proto.iriscw import v1
 from iriscw.task.result import load_result
@@ -213,7 +213,7 @@ async def test_a_leave_that_is_taken_back(tmp_path: Path, local: Local) -> None:
         await second.stop("a1", reason=v1.StopReason.PREEMPTED)
         end = await second.ended("a1", PATIENCE_S)
         assert (end.state, end.was_started) == (v1.TaskState.PREEMPTED, True)
-        assert standing_of(folder, "th-1") is Standing.WITHDRAWN
+        assert standing_of(folder, "th-1") is GrantStanding.WITHDRAWN
         with pytest.raises(ThawFailed, check=that(names="GuardRefused")):
             await thaw(local, checkpoint)
         assert (folder / "stdout.log").read_bytes() == log

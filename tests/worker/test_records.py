@@ -4,7 +4,7 @@ import pytest
 
 from iriscw.jobs.model import Ending
 from iriscw.jobs.traits import Fault, ResultFacts
-from iriscw.journal.entries import Entry, Kind
+from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.records import REGISTRY
 from iriscw.worker.model import StopCause
 from iriscw.worker.records import (
@@ -93,12 +93,12 @@ EARLIER = [
 @pytest.mark.parametrize(("record", "text"), EARLIER)
 def test_earlier(record: object, text: str) -> None:
     """What an earlier version has written is read."""
-    assert REGISTRY.decode(Entry(1, "/attempts/a1", Kind.RECORD, text)) == [record]
+    assert REGISTRY.decode(Entry(1, "/attempts/a1", EntryKind.RECORD, text)) == [record]
 
 
 @pytest.mark.parametrize(("record", "text"), GOLDEN)
 def test_golden(record: object, text: str) -> None:
     """Each record is written as it always was, and read back as it is."""
     assert REGISTRY.encode(record) == text
-    entry = Entry(1, "/attempts/a1", Kind.RECORD, text)
+    entry = Entry(1, "/attempts/a1", EntryKind.RECORD, text)
     assert REGISTRY.decode(entry) == [record]

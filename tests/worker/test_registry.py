@@ -29,13 +29,13 @@ from iriscw.worker.messages import (
 )
 from iriscw.worker.model import MAX_ATTEMPTS, Order, StopCause
 from iriscw.worker.records import AttemptDropped, AttemptKnown
-from iriscw.worker.registry import MAX_RELEASED, Registry, RegistryDecisions, compact, evolve
+from iriscw.worker.registry import MAX_RELEASED, AttemptRegistry, AttemptRegistryDecisions, compact, evolve
 
-DECISIONS = RegistryDecisions(lambda uid: ChildSpec(uid, Behavior()))
+DECISIONS = AttemptRegistryDecisions(lambda uid: ChildSpec(uid, Behavior()))
 RULES = DECISIONS.rules()
 
 
-def tell(registry: Registry, message: object) -> tuple:
+def tell(registry: AttemptRegistry, message: object) -> tuple:
     outcome = RULES[type(message)](registry, message, Ctx())
     if isinstance(outcome, Decision):
         for record in outcome.records:
@@ -48,8 +48,8 @@ def run(uid: str) -> RunAttempt:
     return RunAttempt(Order(uid, "00", "job-a/0", 0, 0))
 
 
-def replayed(*records: object) -> Registry:
-    registry = Registry()
+def replayed(*records: object) -> AttemptRegistry:
+    registry = AttemptRegistry()
     for record in records:
         evolve(registry, record)
     return registry
@@ -57,7 +57,7 @@ def replayed(*records: object) -> Registry:
 
 def test_an_attempt_gets_one_actor() -> None:
     """The first order spawns it, later ones are passed on."""
-    registry = Registry()
+    registry = AttemptRegistry()
     assert [type(each) for each in tell(registry, run("a1"))] == [Spawn, Tell]
     assert not any(isinstance(each, Spawn) for each in tell(registry, run("a1")))
     assert list(registry.known) == ["a1"]
@@ -87,7 +87,7 @@ def test_what_was_suspended_here_comes_back() -> None:
     assert "a1" not in registry.released
     for message in (SuspendAttempt("a1"), ContinueAttempt("a1")):
         assert [each.message for each in tell(registry, message)] == [message]
-        assert tell(Registry(), message) == ()
+        assert tell(AttemptRegistry(), message) == ()
 
 
 def test_a_worker_holds_so_many_and_no_more() -> None:
@@ -101,9 +101,9 @@ def test_a_worker_holds_so_many_and_no_more() -> None:
 
 def test_what_is_not_here_is_released_and_not_stopped() -> None:
     """A release of an unknown uid is confirmed; a stop of one changes nothing."""
-    (answer,) = tell(Registry(), ForgetAttempt("a1"))
+    (answer,) = tell(AttemptRegistry(), ForgetAttempt("a1"))
     assert answer.message == AttemptReleased("a1")
-    assert tell(Registry(), StopAttempt("a1", StopCause.KILLED, 0)) == ()
+    assert tell(AttemptRegistry(), StopAttempt("a1", StopCause.KILLED, 0)) == ()
 
 
 def test_resync_and_stop_all_reach_everyone() -> None:

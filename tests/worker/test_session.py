@@ -32,14 +32,14 @@ from iriscw.worker.effects import HoldLease
 from iriscw.worker.messages import (
     AttemptReleased,
     AttemptReport,
-    Changed,
-    Desired,
+    DesiredAttempts,
     Due,
     Flush,
     Flushed,
     Goodbye,
     Heartbeat,
     HeartbeatAcked,
+    HeldChanged,
     Holding,
     LeaseNotWritten,
     Leave,
@@ -53,7 +53,7 @@ from iriscw.worker.messages import (
     TurnedAway,
     Welcomed,
 )
-from iriscw.worker.model import SEEN_AS, Order, Phase, RefusalReason, StopCause
+from iriscw.worker.model import SEEN_AS, AttemptPhase, Order, RefusalReason, StopCause
 from iriscw.worker.ports import WorkerTrouble
 from iriscw.worker.session import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, MIN_HEARTBEAT_NS, NEVER_NS, Session
 
@@ -100,9 +100,9 @@ class Actor:
         return any(isinstance(each, Open) for each in self.commands)
 
 
-def seen(uid: str, phase: Phase = Phase.RUNNING) -> Observation:
+def seen(uid: str, phase: AttemptPhase = AttemptPhase.RUNNING) -> Observation:
     state, suspension = SEEN_AS.get(phase, (TaskState.RUNNING, Suspension.NONE))
-    return Observation(uid, state, Ending.SUCCEEDED if phase is Phase.ENDED else None, suspension=suspension)
+    return Observation(uid, state, Ending.SUCCEEDED if phase is AttemptPhase.ENDED else None, suspension=suspension)
 
 
 def order(uid: str) -> Order:
@@ -127,11 +127,11 @@ def test_a_stream_begins_with_everything() -> None:
     """At the welcome all is said; at the desired set strangers are stopped, orders passed on, and all said again."""
     actor = Actor()
     actor.tell(AttemptReport(seen("a1")))
-    actor.tell(AttemptReport(seen("a2", Phase.ENDED)))
+    actor.tell(AttemptReport(seen("a2", AttemptPhase.ENDED)))
     actor.connect()
-    assert actor.fed()[0] == ObservedAll(0, (seen("a1"), seen("a2", Phase.ENDED)))
-    actor.arrive(Desired(4, (order("a3"),)))
-    assert actor.fed() == [ObservedAll(4, (seen("a1"), seen("a2", Phase.ENDED)))]
+    assert actor.fed()[0] == ObservedAll(0, (seen("a1"), seen("a2", AttemptPhase.ENDED)))
+    actor.arrive(DesiredAttempts(4, (order("a3"),)))
+    assert actor.fed() == [ObservedAll(4, (seen("a1"), seen("a2", AttemptPhase.ENDED)))]
     stop, run = actor.told()
     assert (stop.uid, stop.cause) == ("a1", StopCause.FENCED)
     assert run == RunAttempt(order("a3"))
@@ -141,7 +141,7 @@ def test_changes_follow_and_repeats_do_not() -> None:
     """While the stream is up each change is passed on, once."""
     actor = Actor().connect()
     actor.tell(AttemptReport(seen("a1")))
-    assert actor.fed() == [Changed(seen("a1"))]
+    assert actor.fed() == [HeldChanged(seen("a1"))]
     assert actor.tell(AttemptReport(seen("a1"))) == ()
 
 
@@ -189,7 +189,7 @@ def test_the_lease_counts_from_when_a_heartbeat_was_sent() -> None:
 
 def test_orders_from_before_the_lease_ended_are_dropped() -> None:
     """A process that slept longer than its lease finds old orders in its buffers: none is carried out."""
-    for item in (RunAttempt(order("a1")), Desired(1, (order("a1"),))):
+    for item in (RunAttempt(order("a1")), DesiredAttempts(1, (order("a1"),))):
         actor = Actor().connect()
         actor.ctx.at(SECOND + LEASE)
         actor.arrive(item)
@@ -219,9 +219,9 @@ def test_the_lease_holds_without_a_stream_too() -> None:
 def test_a_stream_that_cannot_keep_up_is_given_up() -> None:
     """The next one says everything again, so nothing is lost."""
     actor = Actor().connect()
-    actor.tell(FeedRefused("stream", Changed(seen("a1"))))
+    actor.tell(FeedRefused("stream", HeldChanged(seen("a1"))))
     assert Close("stream") in actor.commands
-    assert actor.tell(FeedRefused("stream", Changed(seen("a1")))) == ()
+    assert actor.tell(FeedRefused("stream", HeldChanged(seen("a1")))) == ()
 
 
 @pytest.mark.parametrize("retry_ns", [0, 5 * SECOND])
@@ -239,7 +239,7 @@ def test_being_turned_away(retry_ns: int) -> None:
         return
     assert [each.cause for each in actor.told()] == [StopCause.FENCED]
     assert not actor.emitted(Left)
-    actor.tell(AttemptReport(seen("a1", Phase.ENDED)))
+    actor.tell(AttemptReport(seen("a1", AttemptPhase.ENDED)))
     assert actor.emitted(Left) == [Left(away)]
 
 
@@ -250,8 +250,8 @@ def test_leaving_delivers_before_it_says_goodbye() -> None:
     actor.tell(Leave("drained", 5, 7))
     assert actor.told() == [StopAll(StopCause.DRAINING, 5)]
     assert actor.arrive(RunAttempt(order("a2"))) == ()
-    actor.tell(AttemptReport(seen("a1", Phase.ENDED)))
-    assert actor.fed() == [Changed(seen("a1", Phase.ENDED)), Flush()]
+    actor.tell(AttemptReport(seen("a1", AttemptPhase.ENDED)))
+    assert actor.fed() == [HeldChanged(seen("a1", AttemptPhase.ENDED)), Flush()]
     actor.arrive(Flushed())
     assert actor.fed() == [Goodbye("drained")]
     actor.tell(Closed("stream", None))
@@ -394,7 +394,7 @@ def test_without_any_controller_for_long_the_worker_ends_itself() -> None:
     [stop] = actor.told()
     assert (stop.cause, type(stop)) == (StopCause.DRAINING, StopAll)
     assert actor.emitted(Left) == []
-    actor.tell(AttemptReport(seen("a1", Phase.ENDED)))
+    actor.tell(AttemptReport(seen("a1", AttemptPhase.ENDED)))
     assert actor.emitted(Left) == [Left(None, orphaned=True)]
     assert actor.tell(Due("orphan")) == ()
 

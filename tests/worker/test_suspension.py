@@ -19,7 +19,7 @@ from iriscw.worker.effects import (
     Adopt,
     AwaitEnd,
     AwaitThaw,
-    End,
+    EndAttempt,
     Finish,
     LetGo,
     Permit,
@@ -38,7 +38,7 @@ from iriscw.worker.messages import (
     StopAttempt,
     SuspendAttempt,
 )
-from iriscw.worker.model import Order, Phase, StopCause
+from iriscw.worker.model import AttemptPhase, Order, StopCause
 from iriscw.worker.records import AttemptEnded
 
 GONE = Finish(ProcessEnd(text="nobody saw how", log_bytes=10), 9, folder="/w/a1")
@@ -53,7 +53,7 @@ def resumed(grant: str = "g1", **words) -> RunAttempt:
 
 def suspended() -> Actor:
     """An attempt that is frozen."""
-    actor = Actor().to(Phase.RUNNING)
+    actor = Actor().to(AttemptPhase.RUNNING)
     actor.tell(SuspendAttempt("a1"))
     actor.tell(Completed("await", AwaitEnd("a1"), GONE))
     return actor
@@ -69,10 +69,10 @@ def resuming(**words) -> Actor:
 
 def test_the_way_to_another_worker() -> None:
     """Each phase is reported; the grant is on the disk before it is offered, and offered before anybody is told so."""
-    actor = Actor().to(Phase.RUNNING)
+    actor = Actor().to(AttemptPhase.RUNNING)
     assert actor.tell(ContinueAttempt("a1"))
     actor.tell(SuspendAttempt("a1"))
-    assert actor.state.phase is Phase.SUSPENDING
+    assert actor.state.phase is AttemptPhase.SUSPENDING
     actor.tell(Completed("await", AwaitEnd("a1"), GONE))
     seen = actor.reports[-1]
     assert (seen.suspension, seen.folder, seen.live, seen.ending) == (Suspension.SUSPENDED, "/w/a1", False, None)
@@ -103,14 +103,14 @@ def test_a_leave_brings_back_once() -> None:
     actor.tell(SuspendAttempt("a1"))
     actor.tell(Completed("await", AwaitEnd("a1"), GONE))
     actor.tell(resumed())
-    assert (actor.state.phase, actor.reports[-1].suspension) == (Phase.SUSPENDED, Suspension.SUSPENDED)
+    assert (actor.state.phase, actor.reports[-1].suspension) == (AttemptPhase.SUSPENDED, Suspension.SUSPENDED)
     actor.tell(resumed("g2"))
-    assert actor.state.phase is Phase.RESUMING
+    assert actor.state.phase is AttemptPhase.RESUMING
 
 
 def test_a_program_that_ends_before_it_is_frozen_has_ended() -> None:
     """Suspending changes nothing about what it did by itself."""
-    actor = Actor().to(Phase.RUNNING)
+    actor = Actor().to(AttemptPhase.RUNNING)
     actor.tell(SuspendAttempt("a1"))
     actor.tell(Completed("await", AwaitEnd("a1"), EXITED))
     assert actor.reports[-1].ending is Ending.SUCCEEDED
@@ -118,7 +118,7 @@ def test_a_program_that_ends_before_it_is_frozen_has_ended() -> None:
 
 def test_one_that_runs_on_and_is_lost_is_missing() -> None:
     """Only what was said to be frozen may be gone."""
-    actor = Actor().to(Phase.RUNNING)
+    actor = Actor().to(AttemptPhase.RUNNING)
     actor.tell(SuspendAttempt("a1"))
     actor.tell(ContinueAttempt("a1"))
     actor.tell(Completed("await", AwaitEnd("a1"), GONE))
@@ -145,7 +145,7 @@ def test_a_stop_takes_the_leave_back(too_late: bool) -> None:
     assert actor.tell(Completed("thaw", AwaitThaw("a1", "g1"), None)) == ()
     actor.tell(Completed("revoke", Revoke("a1", "g1"), too_late))
     if too_late:
-        assert (actor.state.phase, actor.runs(End)) == (Phase.STOPPING, [End("a1", 7)])
+        assert (actor.state.phase, actor.runs(EndAttempt)) == (AttemptPhase.STOPPING, [EndAttempt("a1", 7)])
         actor.tell(Completed("await", AwaitEnd("a1"), KILLED))
     assert actor.reports[-1].ending is Ending.PREEMPTED
     # What was not brought back is frozen as it was: it is let go, and may be granted again. What ran is removed.
@@ -177,7 +177,7 @@ def test_a_leave_that_is_refused_ends_it() -> None:
 
 def test_what_is_suspended_counts_against_no_timeout() -> None:
     """What is left of it goes on when it runs again; none is due meanwhile."""
-    actor = Actor().to(Phase.STARTING)
+    actor = Actor().to(AttemptPhase.STARTING)
     actor.tell(Completed("start", Start(ORDER), Started(100, 50, ())))
     actor.tell(SuspendAttempt("a1"))
     actor.tell(Completed("await", AwaitEnd("a1"), GONE))
@@ -247,7 +247,7 @@ class Machine:
                 return grant in self.taken
             case AwaitEnd():
                 return None if self.running else GONE
-            case End():
+            case EndAttempt():
                 self.running = False
                 return "done"
             case Adopt(ended=ended):
@@ -314,13 +314,13 @@ BEGUN = [[], FROZEN, [*FROZEN, ("resume", 1, 0)], [*FROZEN, ("resume", 1, 0), ("
 def test_it_is_never_there_twice_and_what_has_ended_stays_so(begun: list, steps: list) -> None:
     """A controller that keeps its rules, and others who do not: it is there once, and by the grant of who has it."""
     machine = Machine()
-    nodes = [Node(machine, Actor().to(Phase.RUNNING)), Node(machine, Actor())]
+    nodes = [Node(machine, Actor().to(AttemptPhase.RUNNING)), Node(machine, Actor())]
     nodes[0].effects["await"] = AwaitEnd("a1")
     holder, grants = 0, 0
     for what, which, number in begun + steps:
         node = nodes[holder]
         phase = node.actor.state.phase
-        if what == "freeze" and phase is Phase.SUSPENDING:
+        if what == "freeze" and phase is AttemptPhase.SUSPENDING:
             machine.freeze()
         elif what == "thaw":
             machine.thaw()
@@ -330,11 +330,11 @@ def test_it_is_never_there_twice_and_what_has_ended_stays_so(begun: list, steps:
             node.tell(ContinueAttempt("a1"))
         elif (
             what == "resume"
-            and phase is Phase.SUSPENDED
+            and phase is AttemptPhase.SUSPENDED
             and nodes[which].actor.state.phase
             in (
-                Phase.NEW,
-                Phase.SUSPENDED,
+                AttemptPhase.NEW,
+                AttemptPhase.SUSPENDED,
             )
         ):
             grants, holder = grants + 1, which
@@ -345,7 +345,7 @@ def test_it_is_never_there_twice_and_what_has_ended_stays_so(begun: list, steps:
             nodes[which].restart()
         elif what == "advance":
             nodes[which].advance(number)
-        ends = [each for each in nodes if each.actor.state.phase is Phase.ENDED]
+        ends = [each for each in nodes if each.actor.state.phase is AttemptPhase.ENDED]
         assert not (machine.running and nodes[holder] in ends), "it has ended and runs"
         assert not (machine.offered and nodes[holder] in ends), "it has ended and may be brought back"
         assert len(machine.taken) == len({*machine.taken}) <= grants

@@ -8,14 +8,14 @@ from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import MILLISECOND
 from iriscw.worker import wire
 from iriscw.worker.messages import (
-    Changed,
     ContinueAttempt,
-    Desired,
+    DesiredAttempts,
     Flush,
     ForgetAttempt,
     Goodbye,
     Heartbeat,
     HeartbeatAcked,
+    HeldChanged,
     ObservedAll,
     RunAttempt,
     StopAttempt,
@@ -23,11 +23,11 @@ from iriscw.worker.messages import (
     TurnedAway,
     Welcomed,
 )
-from iriscw.worker.model import SEEN_AS, Order, Phase, RefusalReason, StopCause
+from iriscw.worker.model import SEEN_AS, AttemptPhase, Order, RefusalReason, StopCause
 
 
-@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.ENDED])
-def test_no_live_phase_is_an_end(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [phase for phase in AttemptPhase if phase is not AttemptPhase.ENDED])
+def test_no_live_phase_is_an_end(phase: AttemptPhase) -> None:
     """Whatever a live attempt is doing, the controller does not take it for over."""
     state, suspension = SEEN_AS[phase]
     sent = jobs.observation(Observation("a1", state, suspension=suspension))
@@ -40,7 +40,7 @@ def test_upward() -> None:
     seen = Observation("a1", TaskState.RUNNING, started=True)
     assert wire.up(Heartbeat(3)).heartbeat.sequence == 3
     assert wire.up(ObservedAll(2, (seen,))).observed_set.attempts == [jobs.observation(seen)]
-    assert wire.up(Changed(seen)).observed == jobs.observation(seen)
+    assert wire.up(HeldChanged(seen)).observed == jobs.observation(seen)
     assert wire.up(Goodbye("so long")).goodbye.reason == "so long"
     assert wire.up(Flush()) is None
 
@@ -52,7 +52,9 @@ def test_downward() -> None:
     )
     meant = Order("a1", "ab", "j/1", 1, 2, (), "t")
     assert wire.down(v1.ControllerMessage(run=sent)) == RunAttempt(meant)
-    assert wire.down(v1.ControllerMessage(desired_set=v1.DesiredSet(round=4, attempts=[sent]))) == Desired(4, (meant,))
+    assert wire.down(v1.ControllerMessage(desired_set=v1.DesiredSet(round=4, attempts=[sent]))) == DesiredAttempts(
+        4, (meant,)
+    )
     stop = v1.StopAttempt(attempt_uid="a1", reason=v1.StopReason.COSCHED_FAILED, grace_ms=5)
     assert wire.down(v1.ControllerMessage(stop=stop)) == StopAttempt("a1", StopCause.GANG, 5 * MILLISECOND)
     assert wire.down(v1.ControllerMessage(forget=v1.ForgetAttempt(attempt_uid="a1"))) == ForgetAttempt("a1")

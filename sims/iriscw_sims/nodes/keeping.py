@@ -13,7 +13,7 @@ from iriscw.freeze.model import (
     ArtifactInUse,
     ArtifactRefused,
     ArtifactUnknown,
-    Frozen,
+    FrozenTree,
     Kept,
     LazyPages,
     NoRoom,
@@ -90,7 +90,9 @@ class SimArtifacts(Port):
         """See the port: here nothing is read, and nobody counts on it."""
         return contextlib.nullcontext()
 
-    async def seal(self, operation: str, frozen: Frozen, labels: tuple[tuple[str, str], ...], report: Report) -> Sealed:
+    async def seal(
+        self, operation: str, frozen: FrozenTree, labels: tuple[tuple[str, str], ...], report: Report
+    ) -> Sealed:
         """See the port."""
         _, artifact = self._written(operation)
         await self._step("seal", artifact.now.images_bytes)

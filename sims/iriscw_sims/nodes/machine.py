@@ -15,7 +15,7 @@ from typing import Protocol
 
 import attrs
 
-from iriscw.freeze.model import CudaState, FreeMemory, Gpu, TaskIdentity
+from iriscw.freeze.model import CudaState, FreeMemory, NvmlGpu, TaskIdentity
 from iriscw_sims.nodes.paging import Pager
 from iriscw_sims.nodes.shelves import Artifact, Shelf
 
@@ -146,7 +146,7 @@ class Machine:
     fate: Fate
     boot_id: str
     node: str = "node-1"
-    gpus: tuple[Gpu, ...] = (Gpu("GPU-1", "H200", 0, 80 << 30, 0),)
+    gpus: tuple[NvmlGpu, ...] = (NvmlGpu("GPU-1", "H200", 0, 80 << 30, 0),)
     memory_bytes: int = 32 << 30
     limit_bytes: int | None = None
     group_bytes: int | None = None
@@ -275,7 +275,7 @@ class Machine:
         its = None if self.group_bytes is None else max(0, self.group_bytes - self.resident_bytes())
         return FreeMemory(max(0, self.free_bytes()), ours, its)
 
-    def gpus_now(self) -> tuple[Gpu, ...]:
+    def gpus_now(self) -> tuple[NvmlGpu, ...]:
         """Return the GPUs, with what is used of each."""
         used = {gpu.uuid: gpu.used_bytes for gpu in self.gpus}
         for each in self.processes:

@@ -22,11 +22,11 @@ from iriscw.agent.operations import (
     BeginOperation,
     Claim,
     CleanUp,
+    GiveUpAll,
     OperationAside,
     OperationClosed,
     OperationOver,
     Operations,
-    StopAll,
     StopOperation,
     taken_up,
 )
@@ -287,7 +287,7 @@ class Node:
     def stop_all(self) -> None:
         """Tell the agent to end."""
         if not self.system.crashed:
-            self.system.tell(OPERATIONS, StopAll("the agent was told to end"))
+            self.system.tell(OPERATIONS, GiveUpAll("the agent was told to end"))
 
     def outcome(self, operation: str) -> Outcome | None:
         """Return how an operation ended, as its records on the disk say."""

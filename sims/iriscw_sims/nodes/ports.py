@@ -16,16 +16,16 @@ from iriscw.freeze.model import (
     CudaState,
     CudaTask,
     FreeMemory,
-    Frozen,
-    Gpu,
+    FrozenTree,
     GuardRefused,
     Hook,
-    Host,
+    ImageHost,
     Met,
+    NvmlGpu,
+    ProcessTree,
     TargetGone,
-    Task,
     TaskIdentity,
-    Tree,
+    TreeProcess,
     VerifyFailed,
 )
 from iriscw.freeze.traits import Hindrance, Obstacle, OpenFile
@@ -65,10 +65,10 @@ class Port:
 class SimProcesses(Port):
     """Processes."""
 
-    async def host(self) -> Host:
+    async def host(self) -> ImageHost:
         """See the port."""
         machine = self.machine
-        return Host(machine.boot_id, "x86_64", 4096, "6.1", machine.node, ("avx",))
+        return ImageHost(machine.boot_id, "x86_64", 4096, "6.1", machine.node, ("avx",))
 
     async def identify(self, pid: int) -> TaskIdentity:
         """See the port."""
@@ -77,7 +77,7 @@ class SimProcesses(Port):
                 return process.identity
         raise TargetGone(f"there is no process {pid}")
 
-    async def tree(self, root: TaskIdentity, *, closely: bool = False) -> Tree:
+    async def tree(self, root: TaskIdentity, *, closely: bool = False) -> ProcessTree:
         """See the port."""
         await self._step("tree")
         self._alive(root)
@@ -92,7 +92,7 @@ class SimProcesses(Port):
             for each in found
             if each.pager is not None and not each.pager.over
         )
-        return Tree(tuple(self._task(each) for each in found), (*hindrances, *pages))
+        return ProcessTree(tuple(self._task(each) for each in found), (*hindrances, *pages))
 
     async def members(self, root: TaskIdentity) -> Mapping[TaskIdentity, bool]:
         """See the port."""
@@ -100,9 +100,9 @@ class SimProcesses(Port):
         self._alive(root)
         return {each.identity: each.stopped for each in self.machine.below(root)}
 
-    def _task(self, process: Process) -> Task:
+    def _task(self, process: Process) -> TreeProcess:
         name = f"task-{process.pid}"
-        return Task(process.identity, process.parent, name, process.memory_bytes, stopped=process.stopped)
+        return TreeProcess(process.identity, process.parent, name, process.memory_bytes, stopped=process.stopped)
 
     async def living(self, tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
         """See the port."""
@@ -135,11 +135,11 @@ class SimProcesses(Port):
         """See the port."""
         return tuple(opened)
 
-    async def meet(self, frozen: Frozen, images: str, returned: Sequence[TaskIdentity]) -> Met:
+    async def meet(self, frozen: FrozenTree, images: str, returned: Sequence[TaskIdentity]) -> Met:
         """See the port: nothing here has locks, names or heirs."""
         return Met()
 
-    async def prove(self, frozen: Sequence[Task], made: Sequence[TaskIdentity]) -> None:
+    async def prove(self, frozen: Sequence[TreeProcess], made: Sequence[TaskIdentity]) -> None:
         """See the port."""
         await self._step("prove")
         for task in made:
@@ -324,7 +324,7 @@ class SimCuda(Port):
 class SimGpus(Port):
     """The GPUs."""
 
-    async def list(self) -> tuple[Gpu, ...]:
+    async def list(self) -> tuple[NvmlGpu, ...]:
         """See the port."""
         return self.machine.gpus_now()
 

@@ -10,7 +10,7 @@ from random import Random
 
 import attrs
 
-from iriscw.freeze.model import Frozen, TaskIdentity
+from iriscw.freeze.model import FrozenTree, TaskIdentity
 
 
 @attrs.frozen
@@ -58,7 +58,7 @@ class Artifact:
     now: Kept = Kept()
     frozen: tuple[object, ...] = ()
     """The processes as they were when the images were complete."""
-    facts: Frozen | None = None
+    facts: FrozenTree | None = None
     by_pieces: bool = True
     """Whether its manifest has a digest for each piece of its pages."""
     tree: str = ""

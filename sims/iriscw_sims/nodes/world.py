@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from iriscw.checkpoint.drivers.built_in import DISK, RAM
-from iriscw.freeze.model import FreezePhase, Gpu, Outcome, ThawPhase
+from iriscw.freeze.model import FreezePhase, NvmlGpu, Outcome, ThawPhase
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing.checks import InvariantBroken, settled
@@ -124,7 +124,9 @@ class NodesWorld(Stage):
         name = f"node-{number}"
         luck = Luck(self, name)
         checks = Checks(luck.violate)
-        gpus = tuple(Gpu(f"GPU-{index}", "H200", index, VRAM_MIB * MIB, 0) for index in range(len(self.plan.workloads)))
+        gpus = tuple(
+            NvmlGpu(f"GPU-{index}", "H200", index, VRAM_MIB * MIB, 0) for index in range(len(self.plan.workloads))
+        )
         machine = Machine(
             luck,
             f"{name}-boot-0",

@@ -21,7 +21,7 @@ from iriscw.errors import OperationError
 from iriscw.freeze.drivers.processes.reading import ancestors
 from iriscw.freeze.model import TaskIdentity
 from iriscw.processes.identity import boot_id
-from iriscw.processes.names import NameTaken, held_names, hold
+from iriscw.processes.names import SocketNameTaken, held_names, hold
 
 PREFIX = "iriscw-"
 _FREEZE: Final = "freeze-"
@@ -53,7 +53,7 @@ def claim(target: str) -> Iterator[None]:
     """
     try:
         held = hold(f"{PREFIX}{target[:80]}")
-    except NameTaken as error:
+    except SocketNameTaken as error:
         raise TargetBusy(f"another command works on it: {target}") from error
     with held:
         if target.startswith(_FREEZE):

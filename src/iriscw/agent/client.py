@@ -20,7 +20,7 @@ import anyio
 from iriscw.agent import wire
 from iriscw.agent.channel import Calling
 from iriscw.agent.local import UNDO_PATIENCE_S
-from iriscw.agent.operation_views import View
+from iriscw.agent.operation_views import RunningOperation
 from iriscw.errors import IriscwError
 from iriscw.freeze.model import FreezePlan, ThawPlan
 from iriscw.proto.iriscw import v1
@@ -40,7 +40,7 @@ class AgentCaller(Calling):
     def __init__(self, socket: Path) -> None:
         super().__init__(str(socket.absolute()))
 
-    async def freeze(self, plan: FreezePlan, *, detached: bool = False) -> AsyncGenerator[View, None]:
+    async def freeze(self, plan: FreezePlan, *, detached: bool = False) -> AsyncGenerator[RunningOperation, None]:
         """Freeze a tree, and give views of it until it is over. The agent gives the checkpoint its id.
 
         Raises:
@@ -54,7 +54,7 @@ class AgentCaller(Calling):
             async for view in views:
                 yield view
 
-    async def thaw(self, plan: ThawPlan, *, detached: bool = False) -> AsyncGenerator[View, None]:
+    async def thaw(self, plan: ThawPlan, *, detached: bool = False) -> AsyncGenerator[RunningOperation, None]:
         """Bring a tree back. Views and errors are those of :meth:`freeze`."""
         request = wire.thaw_request(plan)
         request.detached = detached
@@ -63,7 +63,7 @@ class AgentCaller(Calling):
             async for view in views:
                 yield view
 
-    async def watch(self, operation: str) -> AsyncGenerator[View, None]:
+    async def watch(self, operation: str) -> AsyncGenerator[RunningOperation, None]:
         """Yield views of an operation that somebody else began.
 
         Raises:
@@ -76,7 +76,7 @@ class AgentCaller(Calling):
             async for view in views:
                 yield view
 
-    async def cancel(self, operation: str) -> View:
+    async def cancel(self, operation: str) -> RunningOperation:
         """Have an operation undone, and say how it ended.
 
         Raises:
@@ -86,7 +86,7 @@ class AgentCaller(Calling):
         request = v1.CancelOperationRequest(operation_id=operation)
         return wire.read_view(await self._channel.unary(ROUTE + "Cancel", request, v1.OperationView))
 
-    async def operations(self) -> list[View]:
+    async def operations(self) -> list[RunningOperation]:
         """Return the operations that run."""
         request = v1.ListOperationsRequest()
         reply = await self._channel.unary(ROUTE + "ListOperations", request, v1.ListOperationsResponse, safe=True)
@@ -113,7 +113,9 @@ class AgentCaller(Calling):
         request = v1.CapabilitiesRequest()
         return await self._channel.unary(ROUTE + "Capabilities", request, v1.CapabilitiesResponse, safe=True)
 
-    async def run(self, views: AsyncGenerator[View, None], seen: Callable[[View], None]) -> View:
+    async def run(
+        self, views: AsyncGenerator[RunningOperation, None], seen: Callable[[RunningOperation], None]
+    ) -> RunningOperation:
         """Follow an operation to its end; when this is cancelled, have it undone first, within a bound.
 
         Args:
@@ -123,7 +125,7 @@ class AgentCaller(Calling):
         Returns:
             The last view.
         """
-        last: list[View] = []
+        last: list[RunningOperation] = []
         failures: list[Exception] = []
         interrupted = anyio.Event()
 
@@ -169,7 +171,7 @@ class AgentCaller(Calling):
 
 async def _views(
     call: AbstractAsyncContextManager[AsyncIterator[v1.OperationView]],
-) -> AsyncGenerator[View, None]:
+) -> AsyncGenerator[RunningOperation, None]:
     async with call as replies:
         async for reply in replies:
             yield wire.read_view(reply)

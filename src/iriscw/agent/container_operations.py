@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from iriscw.agent.operation_views import View
+from iriscw.agent.operation_views import RunningOperation
 from iriscw.freeze.model import Container
 from iriscw.rpc.http1 import HttpResponse
 
@@ -25,13 +25,13 @@ class Boxes:
         """Forget it."""
         self._containers.pop(operation, None)
 
-    def on(self, container_id: str, root: str, running: Iterable[View]) -> list[View]:
+    def on(self, container_id: str, root: str, running: Iterable[RunningOperation]) -> list[RunningOperation]:
         """Return those views that are of a container, as its runtime with this state folder knows it."""
         meant = (container_id, root)
         found = [(view, self._containers.get(view.asked.operation)) for view in running]
         return [view for view, each in found if each is not None and (each.container_id, each.root) == meant]
 
-    def page(self, running: Iterable[View]) -> HttpResponse:
+    def page(self, running: Iterable[RunningOperation]) -> HttpResponse:
         """Answer what ``iriscw-runc`` asks before it does something to a container; it has no time for gRPC."""
         body = [
             {

@@ -50,7 +50,7 @@ class ContainerState:
 
 
 @attrs.frozen
-class Found:
+class FoundContainer:
     """A container that runs: its first process, and the folder in which its runtime keeps it (``runc --root``)."""
 
     task: TaskIdentity
@@ -119,7 +119,7 @@ def container_of(
     identify: Callable[[int], ProcessIdentity] = identify,
     *,
     within: Path | None = None,
-) -> Found:
+) -> FoundContainer:
     """Find a container that runs.
 
     Args:
@@ -152,7 +152,7 @@ def container_of(
         raise ContainerUnknown(
             f"the process of container {container_id} has ended, and its number {state.pid} belongs to another one"
         )
-    return Found(TaskIdentity(now.pid, now.start_ticks, now.boot_id), found[0].parents[1])
+    return FoundContainer(TaskIdentity(now.pid, now.start_ticks, now.boot_id), found[0].parents[1])
 
 
 def process_of(

@@ -33,7 +33,7 @@ from iriscw.agent.caller_folders import PREFIX, Places, tier_of
 from iriscw.agent.claims import TargetBusy, claim
 from iriscw.agent.container_operations import Boxes
 from iriscw.agent.containers import RUNTIME_ROOTS
-from iriscw.agent.doors.figures import Figures
+from iriscw.agent.doors.figures import AgentFigures
 from iriscw.agent.doors.node import NodeDoor
 from iriscw.agent.doors.shim import ShimDoor
 from iriscw.agent.errors import (
@@ -46,18 +46,18 @@ from iriscw.agent.errors import (
     UnsafeStateFolder,
 )
 from iriscw.agent.local import Machine
-from iriscw.agent.operation_views import Board, Made, View
+from iriscw.agent.operation_views import Board, Made, RunningOperation
 from iriscw.agent.operations import (
     OPERATIONS,
     BeginOperation,
     Claim,
     CleanUp,
-    Kind,
+    GiveUpAll,
     OperationAside,
     OperationClosed,
+    OperationKind,
     OperationOver,
     Operations,
-    StopAll,
     StopOperation,
     taken_up,
 )
@@ -70,7 +70,7 @@ from iriscw.agent.uplink.identity import next_life
 from iriscw.agent.uplink.stream import Uplink
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
-from iriscw.checkpoint.model import Listed, TierUse
+from iriscw.checkpoint.model import ListedArtifact, TierUse
 from iriscw.errors import (
     ActorStopped,
     InvalidArgument,
@@ -152,7 +152,7 @@ class Agent:
     def __init__(self, settings: AgentSettings, machine: Machine) -> None:
         self.settings = settings
         self._machine = machine
-        self._figures = Figures()
+        self._figures = AgentFigures()
         self._board = Board(self._seen)
         self._link: ControllerLink | None = None
         self._claims: dict[str, ExitStack] = {}
@@ -198,14 +198,14 @@ class Agent:
 
     def tiers_of(self, operation: str) -> Tiers:
         """Return what one operation works on: the tiers, and the one place that it writes to; or that it reads from."""
-        kind, tier = Kind.FREEZE, ""
+        kind, tier = OperationKind.FREEZE, ""
         try:
             view = self._board.view(operation)
             kind, tier = view.asked.kind, view.tier
         except OperationUnknown:
             log.debug("operation %s is shown no more", operation)
         places = self._known_places().folders()
-        if kind is Kind.THAW and tier in places:  # and not a copy with the same id, wherever that lies
+        if kind is OperationKind.THAW and tier in places:  # and not a copy with the same id, wherever that lies
             return Tiers({tier: places[tier]})
         return Tiers({**self._machine.tiers.folders, **({tier: places[tier]} if tier in places else {})})
 
@@ -232,7 +232,7 @@ class Agent:
         try:
             if self._system is not None and self._system.failure is None and self.settings.stop_patience_s:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(self.settings.stop_patience_s):
-                    self._tell(StopAll("the agent was told to end"))
+                    self._tell(GiveUpAll("the agent was told to end"))
                     await self._board.until_idle()
         finally:
             await self._stack.__aexit__(exc_type, exc, tb)
@@ -345,7 +345,7 @@ class Agent:
             return
         await self._link.settle(view)
 
-    def _seen(self, before: View, now: View) -> None:
+    def _seen(self, before: RunningOperation, now: RunningOperation) -> None:
         self._figures.seen(before, now)
         if self._link is not None:
             self._link.seen(before, now)
@@ -433,7 +433,7 @@ class Agent:
         """Have an operation undone, unless it is past the point of no return. Watchers see how it ends."""
         self._tell(StopOperation(operation, text))
 
-    def on_container(self, container_id: str, root: str) -> list[View]:
+    def on_container(self, container_id: str, root: str) -> list[RunningOperation]:
         """Return the operations that run on a container, as its runtime with this state folder knows it."""
         return self._boxes.on(container_id, root, self._board.running())
 
@@ -460,14 +460,14 @@ class Agent:
             return Made(artifact, name, manifest.sealed.size_bytes, tasks[0].identity.pid, len(tasks))
         return None
 
-    async def listing(self) -> list[Listed]:
+    async def listing(self) -> list[ListedArtifact]:
         """Return the artifacts of all tiers and places. A place whose folder is not ours any more is left out.
 
         Raises:
             UnsafeRequest: a tier's folder is somebody else's.
             OSError: it cannot be read.
         """
-        found: list[Listed] = []
+        found: list[ListedArtifact] = []
         for name, place in (await self.tiers()).folders.items():
             try:
                 found += await anyio.to_thread.run_sync(place.listing)
@@ -477,9 +477,9 @@ class Agent:
                 log.warning("a folder with checkpoints is left out: %s", error)
         return found
 
-    async def look(self) -> tuple[list[Listed], tuple[str, ...]]:
+    async def look(self) -> tuple[list[ListedArtifact], tuple[str, ...]]:
         """Return the artifacts of all tiers and places that can be read, and the names of those that cannot."""
-        found: list[Listed] = []
+        found: list[ListedArtifact] = []
         unread: list[str] = []
         tiers = (await self.tiers()).folders
         for name, place in tiers.items():

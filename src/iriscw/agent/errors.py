@@ -39,7 +39,7 @@ class UnsafeStateFolder(UsageError):
     """Somebody else could write to the state folder, or to the agent's part of it: what stands there is run."""
 
 
-class StateUnusable(OperationError):
+class AgentStateUnusable(OperationError):
     """The state folder cannot be written to: its file system is read-only, or fails. Nothing was touched."""
 
 

@@ -22,7 +22,7 @@ MAX_REMEMBERED = 256
 
 
 @attrs.frozen
-class Step:
+class OperationStep:
     """A phase that was entered, so long after the operation began."""
 
     phase: str
@@ -42,7 +42,7 @@ class Made:
 
 
 @attrs.frozen
-class View:
+class RunningOperation:
     """An operation as it is now."""
 
     asked: Asked
@@ -51,7 +51,7 @@ class View:
     """Where it is written to; empty for a thaw whose artifact was not found so far."""
     owed: bool
     """An earlier agent began it."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[OperationStep, ...] = ()
     done_bytes: int = 0
     total_bytes: int = 0
     end: OperationEnded | None = None
@@ -76,13 +76,13 @@ class View:
         return self.made.pid if self.made is not None else 0
 
 
-Seen = Callable[[View, View], None]
+Seen = Callable[[RunningOperation, RunningOperation], None]
 """Takes a view before and after a change."""
 
 
 @attrs.define(eq=False)
 class _Row:
-    view: View
+    view: RunningOperation
     began_ns: int
     changed: anyio.Event = attrs.field(factory=anyio.Event)
 
@@ -104,7 +104,7 @@ class Board:
 
     def begin(self, asked: Asked, artifact: str, tier: str, *, owed: bool = False) -> None:
         """Show an operation."""
-        view = View(asked, artifact, tier, owed)
+        view = RunningOperation(asked, artifact, tier, owed)
         self._rows[asked.operation] = _Row(view, self._clock())
         self._seen(view, view)
 
@@ -119,7 +119,7 @@ class Board:
         """It takes a step."""
         row = self._rows.get(operation)
         if row is not None:
-            step = Step(phase, self._clock() - row.began_ns)
+            step = OperationStep(phase, self._clock() - row.began_ns)
             self._change(operation, steps=(*row.view.steps, step), done_bytes=0, total_bytes=0)
 
     def progressed(self, operation: str, progress: Progress) -> None:
@@ -167,7 +167,7 @@ class Board:
     def _under_way(self) -> bool:
         return any(not view.aside for view in self.running())
 
-    def running(self) -> list[View]:
+    def running(self) -> list[RunningOperation]:
         """Return the operations that are not over, the oldest first."""
         return [row.view for row in self._rows.values() if not row.view.over]
 
@@ -175,7 +175,7 @@ class Board:
         """Whether an operation is known here, over or not."""
         return operation in self._rows
 
-    def view(self, operation: str) -> View:
+    def view(self, operation: str) -> RunningOperation:
         """Return one.
 
         Raises:
@@ -186,7 +186,7 @@ class Board:
             raise OperationUnknown(f"the agent knows no operation {operation[:80]!r}")
         return row.view
 
-    async def follow(self, operation: str) -> AsyncGenerator[View, None]:
+    async def follow(self, operation: str) -> AsyncGenerator[RunningOperation, None]:
         """Yield what is known now, and again whenever it has changed, until it is over or put aside.
 
         Raises:

@@ -57,7 +57,7 @@ CLAIM_AGAIN_NS = 1 * SECOND
 """Between two attempts to claim what an owed operation needs and somebody else works on."""
 
 
-class Kind(enum.Enum):
+class OperationKind(enum.Enum):
     """What an operation is."""
 
     FREEZE = "freeze"
@@ -69,7 +69,7 @@ class Asked:
     """An operation: its id, what it is, and the name of what must be nobody else's meanwhile."""
 
     operation: str
-    kind: Kind
+    kind: OperationKind
     target: str
 
 
@@ -93,7 +93,7 @@ class StopOperation:
 
 
 @message
-class StopAll:
+class GiveUpAll:
     """Give all operations up, and begin nothing any more."""
 
     text: str
@@ -145,7 +145,7 @@ class OperationAside:
     text: str
 
 
-class Stage(enum.Enum):
+class OperationStage(enum.Enum):
     """How far an operation is, as this actor sees it."""
 
     CLAIMING = "claiming"
@@ -155,13 +155,13 @@ class Stage(enum.Enum):
 
 
 @attrs.frozen
-class Entry:
+class OperationEntry:
     """One operation. ``order`` is None where an earlier life began it."""
 
     asked: Asked
     order: FreezeTree | ThawTree | None = None
     asker: ReplyTo | None = None
-    stage: Stage = Stage.CLAIMING
+    stage: OperationStage = OperationStage.CLAIMING
     stopped: str = ""
 
 
@@ -170,10 +170,10 @@ class Operations:
     """All of them, in the order in which they came."""
 
     limit: int
-    entries: Mapping[str, Entry] = attrs.field(factory=dict)
+    entries: Mapping[str, OperationEntry] = attrs.field(factory=dict)
     closing: str = ""
 
-    def with_entry(self, entry: Entry) -> Operations:
+    def with_entry(self, entry: OperationEntry) -> Operations:
         """Return the state with this one in it."""
         return attrs.evolve(self, entries={**self.entries, entry.asked.operation: entry})
 
@@ -184,8 +184,8 @@ class Operations:
 
 def taken_up(limit: int, owed: Iterable[Asked], over: Iterable[Asked]) -> Operations:
     """Return the state that an agent begins with: what an earlier one owed, and what it had not cleaned up."""
-    entries = [Entry(asked) for asked in owed]
-    entries += [Entry(asked, stage=Stage.CLEANING) for asked in over]
+    entries = [OperationEntry(asked) for asked in owed]
+    entries += [OperationEntry(asked, stage=OperationStage.CLEANING) for asked in over]
     return Operations(limit, {entry.asked.operation: entry for entry in entries})
 
 
@@ -204,7 +204,7 @@ class OperationsDecisions:
         return {
             BeginOperation: self.begin,
             StopOperation: self.stop,
-            StopAll: self.stop_all,
+            GiveUpAll: self.stop_all,
             OperationOver: self.over,
             ClaimAgain: self.claim_again,
             Completed: self.completed,
@@ -216,7 +216,7 @@ class OperationsDecisions:
     def resume(self, state: Operations, ctx: Context) -> Iterator[Command]:
         """Take up what an earlier life left."""
         for entry in state.entries.values():
-            yield _clean_up(entry) if entry.stage is Stage.CLEANING else _claim(entry)
+            yield _clean_up(entry) if entry.stage is OperationStage.CLEANING else _claim(entry)
 
     def begin(self, state: Operations, message: BeginOperation, ctx: Context) -> Returned:
         """Claim its target, if there is room for one more."""
@@ -226,7 +226,7 @@ class OperationsDecisions:
                 () if message.asked.operation in state.entries else (Emit(OperationClosed(message.asked.operation)),)
             )
             return (Refuse(refusal), *closed)  # whoever asked may have left, and shows it still
-        entry = Entry(message.asked, message.order, ctx.reply_to)
+        entry = OperationEntry(message.asked, message.order, ctx.reply_to)
         return Decision(state.with_entry(entry), (_claim(entry),))
 
     def stop(self, state: Operations, message: StopOperation, ctx: Context) -> Returned:
@@ -239,7 +239,7 @@ class OperationsDecisions:
         stopped, commands = _stop(entry, message.text)
         return Decision(state.with_entry(stopped), (*commands, *answer))
 
-    def stop_all(self, state: Operations, message: StopAll, ctx: Context) -> Returned:
+    def stop_all(self, state: Operations, message: GiveUpAll, ctx: Context) -> Returned:
         """Have all of them undo what they did."""
         after = attrs.evolve(state, closing=message.text)
         commands: list[Command] = []
@@ -252,23 +252,23 @@ class OperationsDecisions:
     def over(self, state: Operations, message: OperationOver, ctx: Context) -> Returned:
         """Its actor may go."""
         entry = state.entries.get(message.operation)
-        if entry is None or entry.stage is not Stage.RUNNING:
+        if entry is None or entry.stage is not OperationStage.RUNNING:
             return None
         name = message.operation
         commands = (StopChild(name), Watch(OPERATIONS / name))
-        return Decision(state.with_entry(attrs.evolve(entry, stage=Stage.CLEANING)), commands)
+        return Decision(state.with_entry(attrs.evolve(entry, stage=OperationStage.CLEANING)), commands)
 
     def terminated(self, state: Operations, message: Terminated, ctx: Context) -> Returned:
         """Its actor is gone: what it left goes too."""
         entry = state.entries.get(message.path.name)
-        if entry is None or entry.stage is not Stage.CLEANING:
+        if entry is None or entry.stage is not OperationStage.CLEANING:
             return None
         return (_clean_up(entry),)
 
     def claim_again(self, state: Operations, message: ClaimAgain, ctx: Context) -> Returned:
         """Try again."""
         entry = state.entries.get(message.operation)
-        return None if entry is None or entry.stage is not Stage.CLAIMING else (_claim(entry),)
+        return None if entry is None or entry.stage is not OperationStage.CLAIMING else (_claim(entry),)
 
     def completed(self, state: Operations, message: Completed, ctx: Context) -> Returned:
         """Go on with it, or let it go."""
@@ -299,12 +299,12 @@ class OperationsDecisions:
             return None
         text = f"{type(message.error).__name__}: {message.error}"
         aside = Emit(OperationAside(entry.asked.operation, text))
-        return Decision(state.with_entry(attrs.evolve(entry, stage=Stage.ASIDE)), (aside,))
+        return Decision(state.with_entry(attrs.evolve(entry, stage=OperationStage.ASIDE)), (aside,))
 
-    def _claimed(self, state: Operations, entry: Entry) -> Returned:
+    def _claimed(self, state: Operations, entry: OperationEntry) -> Returned:
         name = entry.asked.operation
         if entry.order is not None and entry.stopped:
-            after = state.with_entry(attrs.evolve(entry, stage=Stage.CLEANING))
+            after = state.with_entry(attrs.evolve(entry, stage=OperationStage.CLEANING))
             refused = _refused(entry, AgentStopping(f"operation {name} was not begun: {entry.stopped}"))
             return Decision(after, (*refused, _clean_up(entry)))
         commands: list[Command] = [Spawn(self.child(entry.asked))]
@@ -314,7 +314,9 @@ class OperationsDecisions:
             commands.append(Tell(OPERATIONS / name, CancelOperation(entry.stopped)))  # undone, where it may still be
         if entry.asker is not None:
             commands.append(Reply(to=entry.asker))
-        return Decision(state.with_entry(attrs.evolve(entry, stage=Stage.RUNNING, asker=None)), tuple(commands))
+        return Decision(
+            state.with_entry(attrs.evolve(entry, stage=OperationStage.RUNNING, asker=None)), tuple(commands)
+        )
 
 
 def _refusal(state: Operations, asked: Asked) -> Exception | None:
@@ -328,28 +330,30 @@ def _refusal(state: Operations, asked: Asked) -> Exception | None:
     return None
 
 
-def _at_work(entry: Entry) -> bool:
+def _at_work(entry: OperationEntry) -> bool:
     """Whether it takes one of the places that there are: not while it is put aside, or waits for a target."""
-    return entry.stage in (Stage.RUNNING, Stage.CLEANING) or (entry.stage is Stage.CLAIMING and entry.order is not None)
+    return entry.stage in (OperationStage.RUNNING, OperationStage.CLEANING) or (
+        entry.stage is OperationStage.CLAIMING and entry.order is not None
+    )
 
 
-def _refused(entry: Entry, error: Exception) -> tuple[Command, ...]:
+def _refused(entry: OperationEntry, error: Exception) -> tuple[Command, ...]:
     return () if entry.asker is None else (Refuse(error, to=entry.asker),)
 
 
-def _claim(entry: Entry) -> Run:
+def _claim(entry: OperationEntry) -> Run:
     return Run(("claim", entry.asked.operation), Claim(entry.asked))
 
 
-def _clean_up(entry: Entry) -> Run:
+def _clean_up(entry: OperationEntry) -> Run:
     return Run(("clean", entry.asked.operation), CleanUp(entry.asked.operation))
 
 
-def _stop(entry: Entry, text: str) -> tuple[Entry, tuple[Command, ...]]:
+def _stop(entry: OperationEntry, text: str) -> tuple[OperationEntry, tuple[Command, ...]]:
     match entry.stage:
-        case Stage.CLAIMING:
+        case OperationStage.CLAIMING:
             return attrs.evolve(entry, stopped=text), ()
-        case Stage.RUNNING if not entry.stopped:  # once: callers cannot fill its mailbox
+        case OperationStage.RUNNING if not entry.stopped:  # once: callers cannot fill its mailbox
             return attrs.evolve(entry, stopped=text), (Tell(OPERATIONS / entry.asked.operation, CancelOperation(text)),)
     return entry, ()
 

@@ -7,7 +7,7 @@ import logging
 import attrs
 
 from iriscw.agent.claims import frozen_by_us, thawed_by_us
-from iriscw.agent.operations import OPERATIONS, Asked, Kind
+from iriscw.agent.operations import OPERATIONS, Asked, OperationKind
 from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import Container, FreezePlan, Outcome, ThawPlan
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded, ThawRestored
@@ -31,7 +31,7 @@ class Known:
 
 
 @attrs.frozen
-class Left:
+class AgentLeftovers:
     """What an earlier agent left."""
 
     owed: tuple[Known, ...] = ()
@@ -42,20 +42,20 @@ class Left:
 def known_of(plan: FreezePlan | ThawPlan) -> Known:
     """Say what is known of an operation by its plan."""
     if isinstance(plan, FreezePlan):
-        asked = Asked(plan.operation, Kind.FREEZE, frozen_by_us(plan.root))
+        asked = Asked(plan.operation, OperationKind.FREEZE, frozen_by_us(plan.root))
         return Known(asked, plan.operation, plan.tier, plan.container)
     return Known(
-        Asked(plan.operation, Kind.THAW, thawed_by_us(plan.artifact)), plan.artifact, plan.tier, plan.container
+        Asked(plan.operation, OperationKind.THAW, thawed_by_us(plan.artifact)), plan.artifact, plan.tier, plan.container
     )
 
 
-def left_in(journal: Journal) -> Left:
+def left_in(journal: Journal) -> AgentLeftovers:
     """Read it off the journal. What cannot be read is logged and stays: it must not keep the others.
 
     Raises:
         JournalCorrupt, JournalLost, JournalClosed: nothing can be read.
     """
-    left = Left()
+    left = AgentLeftovers()
     for path in journal.paths():
         above, _, name = path.rpartition("/")
         if above != OPERATIONS:
@@ -67,7 +67,7 @@ def left_in(journal: Journal) -> Left:
     return left
 
 
-def _with(left: Left, records: list[object], name: str) -> Left:
+def _with(left: AgentLeftovers, records: list[object], name: str) -> AgentLeftovers:
     match records:
         case [FreezeAccepted(plan=plan), *_] | [ThawAccepted(plan=plan), *_]:
             known = known_of(plan)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from iriscw.agent.operations import Asked, Claim, CleanUp, Kind, Operations, OperationsDecisions
+from iriscw.agent.operations import Asked, Claim, CleanUp, OperationKind, Operations, OperationsDecisions
 from iriscw.freeze import actor
 from iriscw.runtime import SECOND, Behavior, ChildSpec, Restart, Supervision
 
@@ -18,7 +18,7 @@ STOP_NS = 20 * SECOND
 
 def operation(asked: Asked, effects: Effects) -> ChildSpec:
     """Return the actor of one operation: durable, put aside when it fails again and again."""
-    made = actor.freeze(effects) if asked.kind is Kind.FREEZE else actor.thaw(effects)
+    made = actor.freeze(effects) if asked.kind is OperationKind.FREEZE else actor.thaw(effects)
     return ChildSpec(asked.operation, made, restart=Restart.TRANSIENT, shutdown_budget=STOP_NS, entity=True)
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import attrs
 
-from iriscw.agent.operation_views import Made, Step, View
-from iriscw.agent.operations import Asked, Kind
+from iriscw.agent.operation_views import Made, OperationStep, RunningOperation
+from iriscw.agent.operations import Asked, OperationKind
 from iriscw.checkpoint.drivers.loading import TIER_NAME, default_tier
 from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
-from iriscw.checkpoint.model import Listed
+from iriscw.checkpoint.model import ListedArtifact
 from iriscw.errors import InvalidArgument
 from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import CriuOptions, FreezePlan, Hook, HookKind, Numbers, Outcome, TaskIdentity, ThawPlan
@@ -173,7 +173,7 @@ def _wait_ns(name: str, given_ms: int, default_ms: int) -> int:
 # What is said
 
 
-def operation_view(view: View) -> v1.OperationView:
+def operation_view(view: RunningOperation) -> v1.OperationView:
     """Write a view."""
     return v1.OperationView(
         operation_id=view.asked.operation,
@@ -188,7 +188,7 @@ def operation_view(view: View) -> v1.OperationView:
     )
 
 
-def _end(view: View) -> v1.OperationEnd | None:
+def _end(view: RunningOperation) -> v1.OperationEnd | None:
     lasted = view.lasted_ns // MILLISECOND
     if view.aside:
         return v1.OperationEnd(outcome=ASIDE, kind="OperationPutAside", text=text(view.aside), lasted_ms=lasted)
@@ -202,14 +202,14 @@ def _end(view: View) -> v1.OperationEnd | None:
     return end
 
 
-def read_view(message: v1.OperationView) -> View:
+def read_view(message: v1.OperationView) -> RunningOperation:
     """Read a view, as a caller does.
 
     Raises:
         InvalidArgument: it is none.
     """
     try:
-        kind = Kind(message.kind)
+        kind = OperationKind(message.kind)
         ended = message.end
         aside = ended is not None and ended.outcome == ASIDE
         end = made = None
@@ -219,12 +219,12 @@ def read_view(message: v1.OperationView) -> View:
                 made = Made(message.checkpoint_id, message.tier, ended.size_bytes, ended.pid, ended.processes)
     except ValueError as error:
         raise InvalidArgument(f"the agent said what this version does not know: {error}") from error
-    return View(
+    return RunningOperation(
         asked=Asked(message.operation_id, kind, ""),
         artifact=message.checkpoint_id,
         tier=message.tier,
         owed=message.owed,
-        steps=tuple(Step(step.phase, step.at_ms * MILLISECOND) for step in message.steps),
+        steps=tuple(OperationStep(step.phase, step.at_ms * MILLISECOND) for step in message.steps),
         done_bytes=message.done_bytes,
         total_bytes=message.total_bytes,
         end=end,
@@ -240,7 +240,7 @@ def text(given: str) -> str:
     return given.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def document(each: Listed) -> dict[str, Any]:
+def document(each: ListedArtifact) -> dict[str, Any]:
     """Return a checkpoint for programs: the manifest without its list of files."""
     content = attrs.asdict(each, value_serializer=lambda owner, field, value: _plain(value))
     if content["manifest"] is not None:
@@ -252,7 +252,7 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def checkpoint_view(each: Listed) -> v1.CheckpointView:
+def checkpoint_view(each: ListedArtifact) -> v1.CheckpointView:
     """Write a checkpoint."""
     view = v1.CheckpointView(
         checkpoint_id=each.artifact,

@@ -73,7 +73,7 @@ def growth(figures: Sequence[Figures], size: str = "tasks") -> dict[str, float]:
 
 
 @attrs.frozen
-class Sizes:
+class PlaneSizes:
     """At which sizes the figures are taken, from small to large.
 
     Args:
@@ -99,8 +99,8 @@ class Sizes:
     replicas: tuple[int, ...] = (10_000, 100_000)
 
 
-FULL = Sizes()
-QUICK = Sizes(
+FULL = PlaneSizes()
+QUICK = PlaneSizes(
     commits_ms=(5,),
     submissions=5,
     dispatch=((79, 500), (79, 5_000)),
@@ -113,7 +113,7 @@ QUICK = Sizes(
 """Seconds instead of minutes: enough to see growth, and the figures of one of the two targets."""
 
 
-def run(progress: Callable[[str], None], sizes: Sizes = FULL, rounds: int = ROUNDS) -> Report:
+def run(progress: Callable[[str], None], sizes: PlaneSizes = FULL, rounds: int = ROUNDS) -> Report:
     """Measure everything and give the report of ``iriscw bench control-plane -o json``.
 
     Raises:

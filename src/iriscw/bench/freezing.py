@@ -46,7 +46,7 @@ from iriscw.agent.client import AgentCaller
 from iriscw.agent.daemon import Agent, AgentSettings
 from iriscw.agent.local import Local, failure_of, new_id
 from iriscw.agent.machine import this_machine
-from iriscw.agent.operation_views import View
+from iriscw.agent.operation_views import RunningOperation
 from iriscw.bench.plane import Figures, MeasurementFailed
 from iriscw.checkpoint.drivers.built_in import DISK, RAM
 from iriscw.checkpoint.drivers.digests import listed, open_folder
@@ -111,7 +111,7 @@ SOCKET: Final = "lazy-pages.socket"
 
 
 @attrs.frozen
-class Round:
+class FreezeRound:
     """One round; seconds."""
 
     freeze_s: float
@@ -124,10 +124,10 @@ class Round:
     bare_lazy_first_s: float = 0.0
 
 
-def figures_of(mib: int, rounds: Sequence[Round]) -> Figures:
+def figures_of(mib: int, rounds: Sequence[FreezeRound]) -> Figures:
     """Return the figures of all rounds of one size."""
 
-    def middle(figure: Callable[[Round], float]) -> float:
+    def middle(figure: Callable[[FreezeRound], float]) -> float:
         return statistics.median(figure(each) for each in rounds)
 
     lazy = {
@@ -233,7 +233,7 @@ async def run(
             ability = await local.machine.criu.ability()
             program, lazy = Path(ability.path), USERFAULTFD in ability.features
             async with _process(folder, mib) as pid:
-                each: list[Round] = []
+                each: list[FreezeRound] = []
                 for number in range(rounds):
                     progress(f"{mib} MiB: round {number + 1} of {rounds}")
                     done = await _round(local, folder, program, pid, bare_first=bool(number % 2))
@@ -327,8 +327,8 @@ async def _by_agent(local: Local, caller: AgentCaller, pid: int) -> tuple[float,
     return freeze_s, thaw_s
 
 
-async def _followed(views: AsyncGenerator[View, None]) -> View:
-    last: View | None = None
+async def _followed(views: AsyncGenerator[RunningOperation, None]) -> RunningOperation:
+    last: RunningOperation | None = None
     async with aclosing(views):
         async for view in views:
             last = view
@@ -404,14 +404,14 @@ def _end(pid: int, folder: Path) -> None:
         select.select([descriptor], [], [], PATIENCE_S)
 
 
-async def _round(local: Local, folder: Path, program: Path, pid: int, *, bare_first: bool) -> Round:
+async def _round(local: Local, folder: Path, program: Path, pid: int, *, bare_first: bool) -> FreezeRound:
     if bare_first:
         bare_freeze_s, bare_thaw_s = await _bare(local, folder, program, pid)
         ours = await _ours(local, pid, RAM)
     else:
         ours = await _ours(local, pid, RAM)
         bare_freeze_s, bare_thaw_s = await _bare(local, folder, program, pid)
-    return Round(ours.freeze_s, bare_freeze_s, ours.thaw_s, bare_thaw_s, ours.own_cpu_s)
+    return FreezeRound(ours.freeze_s, bare_freeze_s, ours.thaw_s, bare_thaw_s, ours.own_cpu_s)
 
 
 async def _ours(local: Local, pid: int, tier: str) -> Ours:
@@ -453,7 +453,7 @@ async def _bare(local: Local, folder: Path, program: Path, pid: int) -> tuple[fl
     return bare_freeze_s, bare_thaw_s
 
 
-async def _lazily(done: Round, local: Local, folder: Path, program: Path, pid: int) -> Round:
+async def _lazily(done: FreezeRound, local: Local, folder: Path, program: Path, pid: int) -> FreezeRound:
     """Add to a round what lazy thaws take until the process makes a step."""
     artifact = new_id("ck")
     root = await local.machine.processes.identify(pid)

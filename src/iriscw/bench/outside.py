@@ -47,10 +47,10 @@ SUBMITTERS = 32
 
 
 @attrs.define(eq=False)
-class Worker:
+class OrderKeeper:
     """One worker that only keeps its orders."""
 
-    outside: Outside
+    outside: Outsiders
     worker_id: str
     incarnation: str
     slots: int
@@ -147,12 +147,12 @@ class Worker:
         await self.call.send(v1.WorkerMessage(heartbeat=v1.Heartbeat(sequence=self.sequence)))
 
 
-class Outside:
+class Outsiders:
     """All workers, and the client."""
 
     def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
         self._tasks = tasks
-        self._workers: list[Worker] = []
+        self._workers: list[OrderKeeper] = []
         self._client: RpcChannel
         self.in_sync = self.orders = self.messages = self.acknowledged = 0
         self.moved = anyio.Event()
@@ -169,7 +169,7 @@ class Outside:
         self._client = RpcChannel(address, Secret(admin))
         for number, (worker_id, incarnation, token) in enumerate(workers):
             channel, rng = RpcChannel(address, Secret(token)), random.Random(number)  # noqa: S311 - spreads dials
-            worker = Worker(self, worker_id, incarnation, slots, channel, rng)
+            worker = OrderKeeper(self, worker_id, incarnation, slots, channel, rng)
             self._workers.append(worker)
             self._tasks.start_soon(worker.stay)
         await self._until(len(workers), "in_sync")
@@ -232,7 +232,7 @@ class Outside:
 
 async def _serve() -> None:
     async with anyio.create_task_group() as tasks:
-        outside = Outside(tasks)
+        outside = Outsiders(tasks)
         while line := await anyio.to_thread.run_sync(sys.stdin.readline):
             asked = json.loads(line)
             began = time.perf_counter()

@@ -338,7 +338,7 @@ def _held() -> int:
 
 
 @attrs.frozen
-class Sizes:
+class PoolSizes:
     """At which numbers of pools the figures are taken.
 
     Args:
@@ -350,11 +350,11 @@ class Sizes:
     memory: tuple[int, ...] = (50, 500)
 
 
-FULL = Sizes()
-QUICK = Sizes(lives=(10, 50), memory=(10,))
+FULL = PoolSizes()
+QUICK = PoolSizes(lives=(10, 50), memory=(10,))
 
 
-def run(progress: Callable[[str], None], sizes: Sizes = FULL) -> dict[str, Any]:
+def run(progress: Callable[[str], None], sizes: PoolSizes = FULL) -> dict[str, Any]:
     """Measure everything and give the report of ``iriscw bench pools -o json``.
 
     Raises:

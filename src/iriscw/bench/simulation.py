@@ -38,7 +38,7 @@ ROUNDS = 3
 """Runs of a figure in CPU time, of which the least is given."""
 
 
-class Fleet:
+class BusyFleet:
     """A busy fleet, all of it at work.
 
     Args:
@@ -87,7 +87,7 @@ class Fleet:
 
 def fleet(slices: int, duration_s: float) -> Figures:
     """Run a busy fleet of ``slices`` for ``duration_s`` virtual seconds, with all checks."""
-    busy = Fleet(slices, duration_s)
+    busy = BusyFleet(slices, duration_s)
     simulation = busy.world.simulation
     steps, events, decisions = simulation.steps, simulation.scheduled, busy.decisions
     with Stopwatch() as watch:
@@ -126,7 +126,7 @@ def checks(slices: int, duration_s: float) -> Figures:
     """Compare the CPU time of the same run with and without checks."""
     spent: list[float] = []
     for checked in (True, False):
-        busy = Fleet(slices, duration_s, checked=checked)
+        busy = BusyFleet(slices, duration_s, checked=checked)
         with Stopwatch() as watch:
             busy.run(duration_s)
         spent.append(watch.cpu_s - busy.learning_cpu_s)
@@ -149,7 +149,7 @@ def _memory_bytes(slices: int) -> int:
     gc.collect()
     tracemalloc.start()
     try:
-        busy = Fleet(slices, 0)
+        busy = BusyFleet(slices, 0)
         gc.collect()
         taken, _ = tracemalloc.get_traced_memory()
         del busy
@@ -165,7 +165,7 @@ def least_of(rounds: int, measure: Callable[[], Figures]) -> Figures:
 
 
 @attrs.frozen
-class Sizes:
+class SimulationSizes:
     """At which sizes the figures are taken.
 
     Args:
@@ -179,11 +179,11 @@ class Sizes:
     memory: int = 10
 
 
-FULL = Sizes()
-QUICK = Sizes(fleets=((10, 180), (100, 18)), checks=(10, 180), memory=5)
+FULL = SimulationSizes()
+QUICK = SimulationSizes(fleets=((10, 180), (100, 18)), checks=(10, 180), memory=5)
 
 
-def run(progress: Callable[[str], None], sizes: Sizes = FULL, rounds: int = ROUNDS) -> dict[str, Any]:
+def run(progress: Callable[[str], None], sizes: SimulationSizes = FULL, rounds: int = ROUNDS) -> dict[str, Any]:
     """Measure everything and give the report of ``iriscw bench simulation -o json``.
 
     Raises:

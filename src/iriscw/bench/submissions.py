@@ -31,7 +31,7 @@ ASK_TIMEOUT_S = 60.0
 
 
 @attrs.frozen
-class Accepted:
+class AcceptedSubmissions:
     """What some submitters got done.
 
     Args:
@@ -68,7 +68,7 @@ async def accept(
     submitters: int = 64,
     jobs_each: int = 20,
     started: Callable[[ActorSystem], None] = lambda system: None,
-) -> Accepted:
+) -> AcceptedSubmissions:
     """Submit ``submitters * jobs_each`` jobs and count the commits that it takes.
 
     Args:
@@ -94,7 +94,7 @@ async def accept(
             after = journal.statistics()
     finally:
         journal.close()
-    return Accepted(submitters * jobs_each, after.commits - before, after.largest_batch, cpu_s)
+    return AcceptedSubmissions(submitters * jobs_each, after.commits - before, after.largest_batch, cpu_s)
 
 
 def _ignore(state: Any, message: Any, ctx: Any) -> None:
@@ -107,7 +107,7 @@ async def _submit(jobs: ActorRef, number: int, count: int) -> None:
         await jobs.ask(SubmitJob(command(name), name), timeout_s=ASK_TIMEOUT_S)
 
 
-def accept_with(directory: Path, commit_s: float, jobs_each: int) -> Accepted:
+def accept_with(directory: Path, commit_s: float, jobs_each: int) -> AcceptedSubmissions:
     """Run :func:`accept` with 64 submitters on a loop of its own, with commits that take ``commit_s`` longer."""
     slow = functools.partial(time.sleep, commit_s)
     return anyio.run(functools.partial(accept, directory, slow, jobs_each=jobs_each))

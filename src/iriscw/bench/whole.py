@@ -278,7 +278,7 @@ async def _outside() -> AsyncIterator[_Outside]:
 
 
 @attrs.frozen
-class Sizes:
+class WholeSizes:
     """At which sizes the figures are taken.
 
     Args:
@@ -290,11 +290,11 @@ class Sizes:
     jobs: int = 1_000
 
 
-FULL = Sizes()
-QUICK = Sizes(clusters=((79, 5_000),))
+FULL = WholeSizes()
+QUICK = WholeSizes(clusters=((79, 5_000),))
 
 
-def run(progress: Callable[[str], None], sizes: Sizes = FULL) -> dict[str, Any]:
+def run(progress: Callable[[str], None], sizes: WholeSizes = FULL) -> dict[str, Any]:
     """Measure everything and give the report of ``iriscw bench end-to-end -o json``.
 
     Raises:

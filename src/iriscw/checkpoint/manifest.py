@@ -15,7 +15,7 @@ import attrs
 
 from iriscw.checkpoint.model import ImageFile, Manifest
 from iriscw.checkpoint.records import FactsLine, FileLine, Line, PiecesLine, SealLine, read, written
-from iriscw.freeze.model import MAX_TASKS, ArtifactRefused, Frozen, Sealed
+from iriscw.freeze.model import MAX_TASKS, ArtifactRefused, FrozenTree, Sealed
 
 MAX_FILES = 100_000
 """CRIU writes about ten for each process."""
@@ -48,7 +48,7 @@ _MAX_PID = 1 << 22
 def seal(
     artifact: str,
     *,
-    frozen: Frozen,
+    frozen: FrozenTree,
     files: tuple[ImageFile, ...],
     algorithm: str,
     labels: tuple[tuple[str, str], ...] = (),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from iriscw.freeze.model import Frozen, Sealed
+from iriscw.freeze.model import FrozenTree, Sealed
 
 
 @attrs.frozen
@@ -30,13 +30,13 @@ class Manifest:
     """The version of iriscw that wrote it."""
     sealed_wall_ns: int
     algorithm: str
-    frozen: Frozen
+    frozen: FrozenTree
     files: tuple[ImageFile, ...]
     sealed: Sealed
 
 
 @attrs.frozen
-class Listed:
+class ListedArtifact:
     """An artifact as a listing shows it. One whose manifest is none of ours has a ``trouble`` and no manifest."""
 
     artifact: str

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from iriscw.checkpoint.model import ImageFile, Listed, Manifest, TierUse
-from iriscw.freeze.model import Frozen, Kept, LazyPages, Room, Sealed, TaskIdentity
+from iriscw.checkpoint.model import ImageFile, ListedArtifact, Manifest, TierUse
+from iriscw.freeze.model import FrozenTree, Kept, LazyPages, Room, Sealed, TaskIdentity
 
 
 class ImageReader(Protocol):
@@ -78,7 +78,7 @@ class Tier(Protocol):
     def seal(
         self,
         operation: str,
-        frozen: Frozen,
+        frozen: FrozenTree,
         labels: tuple[tuple[str, str], ...],
         reading: ImageReader,
         begin: Callable[[int], None],
@@ -198,11 +198,11 @@ class Tier(Protocol):
         """Whether an operation uses an artifact here, or has left something beside it."""
         ...
 
-    def listing(self) -> list[Listed]:
+    def listing(self) -> list[ListedArtifact]:
         """Return all visible artifacts, the trouble with those that are none of ours included."""
         ...
 
-    def look_at(self, artifact: str) -> Listed | None:
+    def look_at(self, artifact: str) -> ListedArtifact | None:
         """Return one artifact as :meth:`listing` does; None if it was removed meanwhile."""
         ...
 

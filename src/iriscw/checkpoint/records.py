@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from iriscw.errors import IriscwError
-from iriscw.freeze.model import Frozen
+from iriscw.freeze.model import FrozenTree
 from iriscw.journal.records import REGISTRY, record
 from iriscw.runtime.vocabulary import message
 
@@ -26,7 +26,7 @@ class FactsLine:
     software: str
     sealed_wall_ns: int
     algorithm: str
-    frozen: Frozen
+    frozen: FrozenTree
 
 
 @record("checkpoint.file")

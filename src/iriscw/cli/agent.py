@@ -14,7 +14,7 @@ import click
 
 from iriscw.cli.agent_health import health
 from iriscw.cli.connection import connection_options, with_client
-from iriscw.cli.groups import Group
+from iriscw.cli.groups import CommandGroup
 from iriscw.cli.kinds import Duration, NewFile
 from iriscw.cli.outcome import run_async
 from iriscw.cli.output import emit
@@ -35,7 +35,7 @@ EXISTING_FOLDER: Final = click.Path(exists=True, file_okay=False, executable=Tru
 """A folder that is there, and that the agent may look into: nothing would ever be found below a misspelt one."""
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def agent() -> None:
     """The node agent: freezing and thawing for others, on a unix socket."""
 

@@ -18,7 +18,7 @@ from typing import Final
 import click
 
 from iriscw._version import __version__
-from iriscw.cli.groups import Group
+from iriscw.cli.groups import CommandGroup
 from iriscw.cli.outcome import DONE, USAGE, interrupted, report, silence_output
 from iriscw.cli.output import OutputLost, emit
 
@@ -74,7 +74,7 @@ def further_commands() -> dict[str, str]:
     return found
 
 
-class LazyGroup(Group):
+class LazyGroup(CommandGroup):
     """Finds its commands in ``COMMANDS``, and among those of installed packages."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

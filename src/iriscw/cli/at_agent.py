@@ -23,7 +23,7 @@ from iriscw.runtime.vocabulary import SECOND
 
 if TYPE_CHECKING:
     from iriscw.agent.client import AgentCaller
-    from iriscw.agent.operation_views import View
+    from iriscw.agent.operation_views import RunningOperation
     from iriscw.errors import IriscwError
     from iriscw.freeze.model import FreezePlan, ThawPlan
     from iriscw.proto.iriscw import v1
@@ -78,16 +78,16 @@ _COLUMNS: dict[str, Callable[[v1.CheckpointView], object]] = {
 }
 
 
-def _run(socket: Path, begin: Callable[[AgentCaller], AsyncGenerator[View, None]], form: str) -> None:
+def _run(socket: Path, begin: Callable[[AgentCaller], AsyncGenerator[RunningOperation, None]], form: str) -> None:
     async def work(agent: AgentCaller) -> None:
         from anyio import get_cancelled_exc_class
 
-        seen: list[View] = []
+        seen: list[RunningOperation] = []
         interrupted = None
         with progress() as shown:
             show_steps = follow(shown)
 
-            def see(view: View) -> None:
+            def see(view: RunningOperation) -> None:
                 seen[:] = [view]
                 show_steps([step.phase for step in view.steps], view.done_bytes, view.total_bytes)
 
@@ -125,7 +125,7 @@ def _named(socket: Path) -> Iterator[None]:
         ) from error
 
 
-def _done(view: View) -> Done | IriscwError:
+def _done(view: RunningOperation) -> Done | IriscwError:
     from iriscw.agent.errors import OperationPutAside
     from iriscw.agent.local import OperationStuck, failure_of
 
@@ -150,7 +150,7 @@ def _done(view: View) -> Done | IriscwError:
     )
 
 
-def _phases(view: View) -> dict[str, float]:
+def _phases(view: RunningOperation) -> dict[str, float]:
     """Return the seconds of each phase, each up to the next one."""
     found: dict[str, float] = {}
     ends = [step.at_ns for step in view.steps[1:]] + [view.lasted_ns]

@@ -33,7 +33,7 @@ from iriscw.cli.tier_options import budgets_of
 
 if TYPE_CHECKING:
     from iriscw.agent.local import Local
-    from iriscw.checkpoint.model import Listed
+    from iriscw.checkpoint.model import ListedArtifact
     from iriscw.errors import IriscwError
     from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
     from iriscw.freeze.model import FreezePlan, ThawPlan
@@ -45,7 +45,7 @@ OF_A_CLUSTER = ("address", "token_file", "node", "task")
 
 
 @attrs.frozen
-class Here:
+class AtHere:
     """See :class:`~iriscw.cli.freeze_shown.Backend`. ``given``: the options of the command."""
 
     given: Mapping[str, Any]
@@ -92,11 +92,11 @@ class Here:
         run_async(listed)
 
 
-def _has(each: Listed, labels: tuple[tuple[str, str], ...]) -> bool:
+def _has(each: ListedArtifact, labels: tuple[tuple[str, str], ...]) -> bool:
     return not labels or (each.manifest is not None and all(pair in each.manifest.labels for pair in labels))
 
 
-def _check_needed(there: Sequence[Listed], checkpoint: str) -> None:
+def _check_needed(there: Sequence[ListedArtifact], checkpoint: str) -> None:
     """Refuse to remove the state of a suspended task: it would begin anew.
 
     Raises:
@@ -112,7 +112,7 @@ def _check_needed(there: Sequence[Listed], checkpoint: str) -> None:
         )
 
 
-_COLUMNS: dict[str, Callable[[Listed], object]] = {
+_COLUMNS: dict[str, Callable[[ListedArtifact], object]] = {
     "CHECKPOINT": lambda each: each.artifact,
     "TIER": lambda each: each.tier,
     "SIZE": lambda each: decimal_size(each.size_bytes),
@@ -130,7 +130,7 @@ _COLUMNS: dict[str, Callable[[Listed], object]] = {
 }
 
 
-def _fields(each: Listed) -> dict[str, Any]:
+def _fields(each: ListedArtifact) -> dict[str, Any]:
     """Return a checkpoint for programs: the manifest without its list of files."""
     content: dict[str, Any] = plain(each)
     if content["manifest"] is not None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from iriscw.cli.groups import Group
+from iriscw.cli.groups import CommandGroup
 from iriscw.cli.output import emit
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Look at a cluster's configuration."""
 

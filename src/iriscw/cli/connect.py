@@ -35,7 +35,7 @@ from iriscw.rpc.tokens import Secret, read_token_file, write_token_file
 from iriscw.task.environment import CA_VARIABLE, PLAINTEXT_VARIABLE, SERVER_NAME_VARIABLE
 
 if TYPE_CHECKING:
-    from iriscw.deploy.reaching import Gate, Wish
+    from iriscw.deploy.reaching import ControllerGate, WantedController
 
 AUTHORITY_BYTES: Final = 2**20
 """Of a file with certificates: the bundles of whole distributions have 250 KiB."""
@@ -79,7 +79,7 @@ class _Beside(click.Command):
 
 
 @attrs.frozen
-class Way:
+class ClientWay:
     """What a client is told: an open way, and where its files lie."""
 
     namespace: str
@@ -169,7 +169,9 @@ def _token(path: Path | None) -> Secret | None:
     return None if path is None else read_token_file(path)
 
 
-async def _connect(wish: Wish, kubeconfig: Path | None, context: str | None, program: Sequence[str], form: str) -> int:
+async def _connect(
+    wish: WantedController, kubeconfig: Path | None, context: str | None, program: Sequence[str], form: str
+) -> int:
     """Open the way; have the program run, or stay. Give the exit code."""
     code = INTERRUPTED
     with anyio.open_signal_receiver(*stopping_signals()) as signals:
@@ -190,7 +192,9 @@ async def _connect(wish: Wish, kubeconfig: Path | None, context: str | None, pro
 
 
 @contextlib.asynccontextmanager
-async def _opened(wish: Wish, kubeconfig: Path | None, context: str | None) -> AsyncIterator[tuple[Way, Secret]]:
+async def _opened(
+    wish: WantedController, kubeconfig: Path | None, context: str | None
+) -> AsyncIterator[tuple[ClientWay, Secret]]:
     """Open the way, and see that it leads there."""
     from iriscw.cloud.drivers.kube.access import find_access
     from iriscw.cloud.drivers.local.throwaway import ThrowawayFolder, remove_abandoned
@@ -211,7 +215,7 @@ async def _opened(wish: Wish, kubeconfig: Path | None, context: str | None) -> A
             folder.remove()
 
 
-async def _check(gate: Gate) -> None:
+async def _check(gate: ControllerGate) -> None:
     """Ask the controller something, so that whoever is told of the way can rely on it.
 
     Raises:
@@ -231,17 +235,17 @@ async def _check(gate: Gate) -> None:
     _say(f"connected to {status.name or gate.place}: {gate.place}")
 
 
-def _written(gate: Gate, folder: Path) -> Way:
+def _written(gate: ControllerGate, folder: Path) -> ClientWay:
     token, authority = folder / "token", folder / "ca.crt"
     write_token_file(token, gate.token)
     if gate.authority:
         write_atomic(authority, gate.authority.encode())
     ca_file = str(authority) if gate.authority else ""
-    return Way(gate.place.namespace, gate.place.service, gate.address, gate.server_name, ca_file, str(token))
+    return ClientWay(gate.place.namespace, gate.place.service, gate.address, gate.server_name, ca_file, str(token))
 
 
 @contextlib.contextmanager
-def _known(way: Way, token: Secret) -> Iterator[None]:
+def _known(way: ClientWay, token: Secret) -> Iterator[None]:
     """Let the other commands find it, unless they have a cluster already."""
     path = context_path()
     left = read_context(path)

@@ -52,14 +52,14 @@ def examine() -> list[Finding]:
 
 def _freezing() -> list[Finding]:
     """Say what is there for freezing and thawing, and for what is not how to get it."""
-    from iriscw.doctor.findings import Verdict
+    from iriscw.doctor.findings import Health
     from iriscw.doctor.freezing import look_at_freezing
 
     return [
         Finding(
             each.check,
             f"{each.found}; {each.advice}" if each.advice else each.found,
-            good=each.verdict is not Verdict.WRONG,
+            good=each.verdict is not Health.WRONG,
         )
         for each in anyio.run(look_at_freezing)
     ]
@@ -143,7 +143,7 @@ def _examine_cluster(config: Path, kubeconfig: Path | None, context: str | None,
     from iriscw.config.load import load_config
     from iriscw.deploy.installation import installation_of
     from iriscw.doctor.examination import Examination
-    from iriscw.doctor.findings import Verdict
+    from iriscw.doctor.findings import Health
     from iriscw.doctor.pools import how_deleted
 
     loaded = load_config(config)
@@ -169,7 +169,7 @@ def _examine_cluster(config: Path, kubeconfig: Path | None, context: str | None,
         emit(table(["CHECK", "", "FOUND"], lines, terminal_columns(), whole=True))
     else:
         show(findings, form, {})
-    return all(each.verdict is not Verdict.WRONG for each in findings)
+    return all(each.verdict is not Health.WRONG for each in findings)
 
 
 def _lines(finding: ClusterFinding) -> Iterator[list[str]]:

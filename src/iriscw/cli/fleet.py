@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from iriscw.cli.connection import connection_options, with_client
-from iriscw.cli.groups import Group
+from iriscw.cli.groups import CommandGroup
 from iriscw.cli.outcome import NoSuchSelection
 from iriscw.cli.output import age, amount, counts, emit, format_option, show
 from iriscw.client.client import Client
@@ -65,7 +65,7 @@ def used(each: SliceStatus) -> str:
     return f"{cpu_milli / 1000:g}/{of_milli / 1000:g} CPU"
 
 
-@click.group(cls=Group, invoke_without_command=True, subcommand_metavar="[COMMAND]")
+@click.group(cls=CommandGroup, invoke_without_command=True, subcommand_metavar="[COMMAND]")
 @connection_options
 @format_option
 @click.pass_context
@@ -123,7 +123,7 @@ def _node(each: PoolStatus) -> str:
     return amount(node.cpu_milli, node.memory_bytes, node.gpu_count, node.gpu_class)
 
 
-@click.group(cls=Group, invoke_without_command=True, subcommand_metavar="[COMMAND]")
+@click.group(cls=CommandGroup, invoke_without_command=True, subcommand_metavar="[COMMAND]")
 @connection_options
 @format_option
 @click.pass_context

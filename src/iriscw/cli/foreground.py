@@ -64,7 +64,7 @@ class Ended:
 
 
 @attrs.frozen
-class Stopped:
+class StoppedBySignal:
     """The program was stopped by this signal."""
 
     by: int
@@ -82,11 +82,11 @@ class Signalled:
     number: int
 
 
-Event = Ended | Stopped | ToldToGoOn | Signalled
+Event = Ended | StoppedBySignal | ToldToGoOn | Signalled
 
 
 @attrs.frozen
-class Sight:
+class ForegroundSight:
     """What is so when it happens."""
 
     alone: bool
@@ -120,23 +120,23 @@ class PassOn:
 
 
 @attrs.frozen
-class End:
+class EndCommand:
     """End this command."""
 
     code: int
 
 
-def decide(event: Event, sight: Sight) -> tuple[Act | Stop | PassOn | End, ...]:
+def decide(event: Event, sight: ForegroundSight) -> tuple[Act | Stop | PassOn | EndCommand, ...]:
     """Say what is done about an event."""
     take = (Act.TAKE,) if sight.its else ()
     match event:
         case Ended(code):
-            return (*take, End(code))
-        case Stopped(by) if sight.ours and by in WANTING:
+            return (*take, EndCommand(code))
+        case StoppedBySignal(by) if sight.ours and by in WANTING:
             return (Act.GIVE, Act.CONTINUE)
-        case Stopped(by) if sight.alone:
+        case StoppedBySignal(by) if sight.alone:
             return (Act.CONTINUE,) if by in STOPPING else ()
-        case Stopped(by):
+        case StoppedBySignal(by):
             return (*take, Stop(by if by in STOPPING else signal.SIGSTOP))
         case ToldToGoOn():
             return (Act.GIVE, Act.CONTINUE) if sight.ours else (Act.CONTINUE,)
@@ -167,7 +167,7 @@ class Foreground:
         try:
             while found := os.waitid(os.P_PID, self._pid, os.WEXITED | os.WSTOPPED | os.WNOHANG):
                 if found.si_code == os.CLD_STOPPED:
-                    yield Stopped(found.si_status)
+                    yield StoppedBySignal(found.si_status)
                 elif found.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
                     yield Ended(found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status)
                     return
@@ -180,7 +180,7 @@ class Foreground:
         ours = front == self._terminal.group
         if isinstance(event, ToldToGoOn) and not ours:  # a shell may have taken the terminal while we were stopped
             self._lent = self._is_of_program(front)
-        for act in decide(event, Sight(alone=alone(), ours=ours, its=self._lent and not ours)):
+        for act in decide(event, ForegroundSight(alone=alone(), ours=ours, its=self._lent and not ours)):
             match act:
                 case Act.TAKE:
                     self._take(front)
@@ -192,7 +192,7 @@ class Foreground:
                     _stop(by)
                 case PassOn(number):
                     _signal_group(self._group, number)
-                case End(code):
+                case EndCommand(code):
                     return code
         return None
 

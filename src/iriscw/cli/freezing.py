@@ -209,9 +209,9 @@ def _backend(given: dict[str, Any], *, job: str | None = None, cluster: bool = F
         from iriscw.cli.at_agent import AtAgent
 
         return AtAgent(given["agent"])
-    from iriscw.cli.at_here import Here
+    from iriscw.cli.at_here import AtHere
 
-    return Here(given)
+    return AtHere(given)
 
 
 def _labels(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

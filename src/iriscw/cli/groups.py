@@ -38,7 +38,7 @@ def summary(command: click.Command) -> str:
     return text if end is None else text[: end.start()]
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group whose help is not cut, and which knows what somebody may have meant."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 
 from iriscw.cli.connection import connection_options, with_client
-from iriscw.cli.groups import Group
+from iriscw.cli.groups import CommandGroup
 from iriscw.cli.output import age, emit, format_option, show
 from iriscw.client.client import Client
 from iriscw.client.model import ActorStatus
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def inspect() -> None:
     """What goes on inside a process of iriscw."""
 

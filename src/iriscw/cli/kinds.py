@@ -57,7 +57,7 @@ class Duration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-class Size(click.ParamType[int]):
+class SizeType(click.ParamType[int]):
     """Text such as ``16GiB`` to bytes. Digits alone are bytes: a command line has no numbers to tell from texts."""
 
     name = "size"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from iriscw.cloud.drivers.kube.objects import Objects
     from iriscw.deploy.installation import Installation
     from iriscw.deploy.removing import Removal
-    from iriscw.deploy.rendering import Manifest
+    from iriscw.deploy.rendering import RenderedObject
 
 Value = TypeVar("Value")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -190,8 +190,8 @@ def _make_secrets(installation: Installation, folder: Path) -> None:
 
 
 def _with_secrets(
-    installation: Installation, rendered: Sequence[Manifest], folder: Path | None
-) -> tuple[Manifest, ...]:
+    installation: Installation, rendered: Sequence[RenderedObject], folder: Path | None
+) -> tuple[RenderedObject, ...]:
     """Put the Secrets behind the namespace that they live in."""
     if folder is None:
         return tuple(rendered)
@@ -219,14 +219,14 @@ def _in_cluster(
     return run_async(connected)
 
 
-async def _compare(objects: Objects, rendered: Sequence[Manifest]) -> tuple[str, ...]:
+async def _compare(objects: Objects, rendered: Sequence[RenderedObject]) -> tuple[str, ...]:
     from iriscw.deploy.applying import compare
 
     return tuple(each.text for each in await compare(objects, rendered))
 
 
 async def _apply(
-    objects: Objects, installation: Installation, applied: Sequence[Manifest], force: bool, wait_s: float
+    objects: Objects, installation: Installation, applied: Sequence[RenderedObject], force: bool, wait_s: float
 ) -> None:
     from iriscw.deploy.applying import apply
     from iriscw.deploy.awaiting import await_available, missing_secrets
@@ -240,7 +240,7 @@ async def _apply(
 
 
 async def _going(
-    objects: Objects, installation: Installation, rendered: Sequence[Manifest], removal: Removal
+    objects: Objects, installation: Installation, rendered: Sequence[RenderedObject], removal: Removal
 ) -> tuple[str, ...]:
     from iriscw.deploy.removing import going, slice_pools
 
@@ -260,7 +260,9 @@ def _ask(names: Sequence[str], removal: Removal) -> None:
         raise NotConfirmed("nothing was deleted")
 
 
-async def _remove(objects: Objects, installation: Installation, rendered: Sequence[Manifest], removal: Removal) -> None:
+async def _remove(
+    objects: Objects, installation: Installation, rendered: Sequence[RenderedObject], removal: Removal
+) -> None:
     from iriscw.deploy.removing import remove
 
     await remove(objects, installation, rendered, removal, _result, timeout_s=END_S)

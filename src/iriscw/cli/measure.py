@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from iriscw.cli.groups import Group
+from iriscw.cli.groups import CommandGroup
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import CheckFailed, run_async
 from iriscw.cli.output import emit, format_option, table, to_json, to_yaml
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def bench() -> None:
     """Measure this installation."""
 

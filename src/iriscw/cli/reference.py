@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import click
 
-from iriscw.checkpoint.model import Listed
+from iriscw.checkpoint.model import ListedArtifact
 from iriscw.cli import doctor
 from iriscw.cli.app import app
 from iriscw.cli.jobs import UNLISTED
@@ -62,7 +62,7 @@ LISTINGS: dict[str, type] = {
     "pools": PoolStatus,
     "nodes": NodeStatus,
     "inspect tree": ActorStatus,
-    "checkpoints": Listed,
+    "checkpoints": ListedArtifact,
     "checkpoints --cluster": Checkpoint,
     "doctor": doctor.Finding,
     "doctor --kube": findings.Finding,

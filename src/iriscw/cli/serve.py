@@ -13,9 +13,9 @@ import anyio
 import click
 from click.core import ParameterSource
 
-from iriscw.cli.groups import Group
+from iriscw.cli.groups import CommandGroup
 from iriscw.cli.interrupts import as_interrupts
-from iriscw.cli.kinds import NodeCpu, Size
+from iriscw.cli.kinds import NodeCpu, SizeType
 from iriscw.cli.outcome import run_async
 from iriscw.client.discovery import check_context, context_path, read_context, remove_context, write_context
 from iriscw.config.load import load_config
@@ -43,7 +43,9 @@ class ClusterIsUp(UsageError):
 )
 @click.option("--nodes", type=int, default=4, show_default=True, help="Nodes that there may be at once.")
 @click.option("--cpu", type=NodeCpu(), default="1", show_default=True, help="CPU cores of each node.")
-@click.option("--memory", type=Size(1), default="1GiB", show_default=True, help="Memory of each node; digits: bytes.")
+@click.option(
+    "--memory", type=SizeType(1), default="1GiB", show_default=True, help="Memory of each node; digits: bytes."
+)
 @click.option("--scale-down-delay", type=float, default=30.0, show_default=True, help="Idle seconds of a node.")
 @click.option(
     "--orphan-after",
@@ -139,7 +141,7 @@ def _say(text: str) -> None:
         sys.stderr.flush()
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def controller() -> None:
     """The controller as a process of its own."""
 
@@ -192,7 +194,7 @@ def controller_serve(
     )
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def worker() -> None:
     """A worker as a process of its own."""
 

@@ -12,7 +12,7 @@ import click
 from iriscw.cli.attempts import fields
 from iriscw.cli.connection import connection_options, with_client
 from iriscw.cli.following import conclude, follow, write_aside
-from iriscw.cli.kinds import Assignment, Duration, Size
+from iriscw.cli.kinds import Assignment, Duration, SizeType
 from iriscw.cli.outcome import DONE
 from iriscw.cli.output import emit, format_option, show_one, visible
 from iriscw.client.advice import files_named
@@ -33,13 +33,13 @@ from iriscw.resources import Resources
 @click.option("--cpu", default="1", show_default=True, help="CPU cores of each task: 4, 0.5 or 500m.")
 @click.option(
     "--memory",
-    type=Size(),
+    type=SizeType(),
     default="1GiB",
     show_default=True,
     help="Memory of each task; digits: bytes. On an `iriscw up` cluster it only decides where "
     "tasks run: nothing stops one that uses more.",
 )
-@click.option("--disk", type=Size(), help="Disk space of each task, such as 10GiB.")
+@click.option("--disk", type=SizeType(), help="Disk space of each task, such as 10GiB.")
 @click.option("--gpu", type=int, default=0, help="GPUs of each task.")
 @click.option("--gpu-class", help="Which, such as H100.")
 @click.option("--env", type=Assignment(), multiple=True, metavar="NAME=VALUE", help="A variable; may be repeated.")

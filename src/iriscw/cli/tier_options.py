@@ -10,7 +10,7 @@ import click
 
 from iriscw.checkpoint.drivers.built_in import DEFAULT_ROOM
 from iriscw.checkpoint.drivers.loading import default_tier, tier_names
-from iriscw.cli.kinds import Size
+from iriscw.cli.kinds import SizeType
 
 BUDGETS = {name: f"{name.replace('-', '_')}_budget" for name in tier_names()}
 """The option, as click names it, that says how much room each tier has."""
@@ -28,7 +28,7 @@ def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for name in reversed(BUDGETS):
         default = f" Default: {DEFAULT_ROOM[name]}." if name in DEFAULT_ROOM else ""
         text = f'Room for the tier "{name}".{default}'
-        function = click.option(f"--{name}-budget", type=Size(1), help=text)(function)
+        function = click.option(f"--{name}-budget", type=SizeType(1), help=text)(function)
     return click.option(
         "--state-dir",
         type=click.Path(file_okay=False, path_type=Path),

@@ -52,7 +52,7 @@ Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
 
-class Calls:
+class MethodCalls:
     """The controller's methods, as far as they need more than one line.
 
     Args:
@@ -85,7 +85,7 @@ class Calls:
             RpcDeadline: it did not answer in time.
             IriscwError: what it says.
         """
-        reasons, began_s = Reasons(method, CALL_TIMEOUT_S), anyio.current_time()
+        reasons, began_s = RetryReasons(method, CALL_TIMEOUT_S), anyio.current_time()
         useless: OperationError | None = None
 
         def repeated(error: OperationError) -> None:
@@ -120,7 +120,7 @@ class Calls:
             OperationError: it breaks for longer than the patience lasts.
             IriscwError: what the controller says.
         """
-        patience = Patience(self._patience_s, self._rng, method, self._contact)
+        patience = RetryPatience(self._patience_s, self._rng, method, self._contact)
         while True:
             try:
                 async with self.channel.server_stream(SERVICE + method, request(), reply_type) as replies:
@@ -148,7 +148,7 @@ class Calls:
             OperationError: it breaks for longer than the patience lasts.
             IriscwError: what the controller says.
         """
-        patience = Patience(self._patience_s, self._rng, method, self._contact)
+        patience = RetryPatience(self._patience_s, self._rng, method, self._contact)
         while True:
             try:
                 reply = await self.channel.client_stream(
@@ -167,7 +167,7 @@ class Calls:
         is not given again.
         """
         last: JobStatus | None = None
-        patience = Patience(self._patience_s, self._rng, "WatchJob", self._contact)
+        patience = RetryPatience(self._patience_s, self._rng, "WatchJob", self._contact)
         while True:
             stream = self.stream("WatchJob", lambda: WatchJobRequest(job=job), WireJobStatus)
             async with aclosing(stream) as statuses:
@@ -190,7 +190,7 @@ class Calls:
         return self.stream("GetResults", lambda: GetResultsRequest(job=job), ResultPart)
 
 
-class Reasons:
+class RetryReasons:
     """Why a call is repeated, told to its user: each reason once."""
 
     def __init__(self, method: str, patience_s: float) -> None:
@@ -214,7 +214,7 @@ class Reasons:
         )
 
 
-class Patience:
+class RetryPatience:
     """Pauses between tries, growing with full jitter, until too long nothing has moved."""
 
     def __init__(self, patience_s: float, rng: random.Random, method: str, contact: Contact) -> None:
@@ -228,7 +228,7 @@ class Patience:
         """Note that something moved."""
         self._pause_s = BACKOFF_FIRST_S
         self._until_s: float | None = None
-        self._reasons = Reasons(self._method, self._patience_s)
+        self._reasons = RetryReasons(self._method, self._patience_s)
 
     async def spend(self, error: OperationError) -> None:
         """Pause before the next try.

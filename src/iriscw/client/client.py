@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from iriscw.client import nodes as at_nodes, suspending, wire
-from iriscw.client.calls import INSPECTION, Calls
-from iriscw.client.discovery import Endpoint, authority_of, discover, is_network_trusted
+from iriscw.client.calls import INSPECTION, MethodCalls
+from iriscw.client.discovery import ControllerEndpoint, authority_of, discover, is_network_trusted
 from iriscw.client.errors import NotConnected
 from iriscw.client.job import PAGE, Job
 from iriscw.client.model import (
@@ -77,7 +77,7 @@ class Client:
         owner: ProcessIdentity | None = None,
         refused_s: float | None = None,
     ) -> None:
-        self._calls = Calls(channel, owner=owner, refused_s=refused_s)
+        self._calls = MethodCalls(channel, owner=owner, refused_s=refused_s)
         self._job_id = job_id
 
     def __repr__(self) -> str:
@@ -572,7 +572,7 @@ def _ref(job: Job | str) -> JobRef:
 
 
 @asynccontextmanager
-async def connected_to(found: Endpoint, *, refused_s: float | None = None) -> AsyncIterator[Client]:
+async def connected_to(found: ControllerEndpoint, *, refused_s: float | None = None) -> AsyncIterator[Client]:
     """Yield a client of a controller of which everything is known.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from iriscw.client.calls import SERVICE, Calls
+from iriscw.client.calls import SERVICE, MethodCalls
 from iriscw.client.errors import CommandKilled
 from iriscw.client.model import ExecOutput, ExecResult
 from iriscw.errors import OperationError
@@ -20,7 +20,7 @@ MARGIN_S: Final = 60.0
 
 
 async def run(
-    calls: Calls, request: ExecTaskRequest, timeout_s: float, output: Callable[[ExecOutput], object] | None
+    calls: MethodCalls, request: ExecTaskRequest, timeout_s: float, output: Callable[[ExecOutput], object] | None
 ) -> ExecResult:
     """Run a command, and give what it left, or pass on what it says.
 

@@ -48,7 +48,7 @@ MAX_CONTEXT_BYTES: Final = 64 << 10
 
 
 @attrs.frozen
-class Endpoint:
+class ControllerEndpoint:
     """A controller to talk to."""
 
     address: str
@@ -75,7 +75,7 @@ class ClusterContext:
     """Where it keeps its state; None in what an earlier version wrote, and of a cluster elsewhere."""
     server_name: str = ""
     authority: Path | None = None
-    """Both as an :class:`Endpoint` has them; not empty only where this process is the near end of a tunnel."""
+    """Both as a :class:`ControllerEndpoint` has them; not empty only where this process is a tunnel's near end."""
     kept: bool = False
     """Whether ``workdir`` outlives the cluster, so that the next one there takes its jobs up."""
 
@@ -196,7 +196,7 @@ def remove_context(path: Path, written: ClusterContext) -> None:
         path.unlink(missing_ok=True)
 
 
-def discover(address: str | None = None, token: str | Secret | None = None) -> Endpoint:
+def discover(address: str | None = None, token: str | Secret | None = None) -> ControllerEndpoint:
     """Find the controller.
 
     Args:
@@ -213,7 +213,7 @@ def discover(address: str | None = None, token: str | Secret | None = None) -> E
     if address is None and given is not None:
         raise InvalidArgument("token: there is no address that it could be for")
     if given is not None and address is not None:
-        return Endpoint(address, given, _job_at(address), server_name=_server_name(address))
+        return ControllerEndpoint(address, given, _job_at(address), server_name=_server_name(address))
     for found in (_of_task(), _of_environment()):
         if found is not None and address in (None, found.address):
             return found
@@ -233,7 +233,7 @@ def discover(address: str | None = None, token: str | Secret | None = None) -> E
             raise NoController(f"{gone}: run `iriscw {again}` again")
         return _of_context(left)
     if left is None or left.address != address:
-        return Endpoint(address)
+        return ControllerEndpoint(address)
     return _of_context(left)
 
 
@@ -262,17 +262,17 @@ def is_network_trusted() -> bool:
     return os.environ.get(PLAINTEXT_VARIABLE) == "1"
 
 
-def _of_task() -> Endpoint | None:
+def _of_task() -> ControllerEndpoint | None:
     try:
         task = context()
     except NotInTask:
         return None
     if not task.controller_address:
         return None
-    return Endpoint(task.controller_address, read_token_file(task.token_file), task.job_id)
+    return ControllerEndpoint(task.controller_address, read_token_file(task.token_file), task.job_id)
 
 
-def _of_environment() -> Endpoint | None:
+def _of_environment() -> ControllerEndpoint | None:
     address = os.environ.get("IRIS_CONTROLLER_ADDRESS")
     if not address:
         return None
@@ -281,7 +281,7 @@ def _of_environment() -> Endpoint | None:
         token = read_token_file(Path(file)) if file else None
     except InvalidTokenFile as error:
         raise InvalidTokenFile(f"IRIS_TOKEN_FILE: {error}") from error
-    return Endpoint(address, token, os.environ.get("IRIS_JOB_ID", ""), server_name=_server_name(address))
+    return ControllerEndpoint(address, token, os.environ.get("IRIS_JOB_ID", ""), server_name=_server_name(address))
 
 
 def _job_at(address: str) -> str:
@@ -300,7 +300,7 @@ def _server_name(address: str) -> str:
     return os.environ.get(SERVER_NAME_VARIABLE, "") if ours else ""
 
 
-def _of_context(left: ClusterContext) -> Endpoint:
-    return Endpoint(
+def _of_context(left: ClusterContext) -> ControllerEndpoint:
+    return ControllerEndpoint(
         left.address, left.token, owner=left.owner_here, server_name=left.server_name, authority=left.authority
     )

@@ -16,7 +16,7 @@ import anyio
 
 from iriscw.client import commands, peers, wire
 from iriscw.client.advice import advice
-from iriscw.client.calls import Calls
+from iriscw.client.calls import MethodCalls
 from iriscw.client.errors import JobFailed, ResultDamaged, ValuesUnreadable, WaitTimeout
 from iriscw.client.lines import LineReader
 from iriscw.client.model import Endpoint, ExecOutput, ExecResult, JobStatus, LogLine, PeerAddress, TaskStatus
@@ -75,7 +75,7 @@ class Job:
         seen: the status last heard of; None if none was asked for yet.
     """
 
-    def __init__(self, calls: Calls, job_id: str, uid: str, name: str, seen: JobStatus | None = None) -> None:
+    def __init__(self, calls: MethodCalls, job_id: str, uid: str, name: str, seen: JobStatus | None = None) -> None:
         self._calls = calls
         self.id: Final = job_id
         self.uid: Final = uid

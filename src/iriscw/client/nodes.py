@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio
 import attrs
 
-from iriscw.client.calls import Calls
+from iriscw.client.calls import MethodCalls
 from iriscw.client.errors import OrderFailed
 from iriscw.client.model import NodeStatus, OrderStatus, TierStatus
 from iriscw.errors import InvalidArgument
@@ -56,7 +56,7 @@ class Checkpoint:
     """What is wrong with it; empty if nothing is."""
     unknown_since_ms: int = 0
     """Since when its node's agent is not heard of, and nobody can say whether it is still there; 0: it is."""
-    _calls: Calls | None = attrs.field(default=None, repr=False, eq=False)
+    _calls: MethodCalls | None = attrs.field(default=None, repr=False, eq=False)
 
     async def delete(self) -> None:
         """Remove it from its node.
@@ -73,7 +73,7 @@ class Checkpoint:
         await follow(self._calls, "DeleteCheckpoint", request, key, None)
 
 
-def checkpoint(sent: NodeCheckpoint, calls: Calls) -> Checkpoint:
+def checkpoint(sent: NodeCheckpoint, calls: MethodCalls) -> Checkpoint:
     """Read a checkpoint."""
     found = sent.checkpoint or CheckpointView()
     return Checkpoint(
@@ -162,7 +162,7 @@ def checkpoint_request(
     )
 
 
-async def listing(calls: Calls, node: str, labels: Mapping[str, str]) -> list[Checkpoint]:
+async def listing(calls: MethodCalls, node: str, labels: Mapping[str, str]) -> list[Checkpoint]:
     """List checkpoints."""
     request = ListNodeCheckpointsRequest(node=node, labels=dict(labels))
     found: dict[tuple[str, str, str], Checkpoint] = {}  # a stream that broke begins anew
@@ -174,7 +174,7 @@ async def listing(calls: Calls, node: str, labels: Mapping[str, str]) -> list[Ch
 
 
 async def follow(
-    calls: Calls,
+    calls: MethodCalls,
     method: str,
     request: CheckpointTaskRequest | RestoreCheckpointRequest | DeleteCheckpointRequest,
     key: str,
@@ -219,7 +219,7 @@ async def follow(
 
 
 async def _undo(
-    calls: Calls,
+    calls: MethodCalls,
     place: Callable[[], Coroutine[Any, Any, OrderStatus]],
     watch: Callable[[], Coroutine[Any, Any, OrderStatus]],
     last: list[OrderStatus],

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import attrs
 
-from iriscw.client.calls import Calls
+from iriscw.client.calls import MethodCalls
 from iriscw.client.errors import PeerOver
 from iriscw.client.model import Endpoint, PeerAddress
 from iriscw.proto.iriscw.v1 import Endpoint as WireEndpoint, EndpointsUpdate, JobRef, WatchEndpointsRequest
@@ -35,7 +35,7 @@ def _endpoint(sent: WireEndpoint) -> Endpoint:
     return Endpoint(sent.task_index, sent.attempt_uid, sent.host, dict(sent.ports))
 
 
-async def watch(calls: Calls, job: JobRef, *, follow: bool) -> AsyncGenerator[Reached, None]:
+async def watch(calls: MethodCalls, job: JobRef, *, follow: bool) -> AsyncGenerator[Reached, None]:
     """Iterate over what is known of a job's replicas: now, and with ``follow`` after each change until its end."""
     known = Reached()
 
@@ -51,7 +51,7 @@ async def watch(calls: Calls, job: JobRef, *, follow: bool) -> AsyncGenerator[Re
                 yield known
 
 
-async def addresses(calls: Calls, job: JobRef, port: str) -> tuple[PeerAddress, ...]:
+async def addresses(calls: MethodCalls, job: JobRef, port: str) -> tuple[PeerAddress, ...]:
     """Wait until all replicas of a job run at once, and give where each listens to ``port``, by index.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from contextlib import aclosing
 
 from iriscw.client import wire
-from iriscw.client.calls import Calls
+from iriscw.client.calls import MethodCalls
 from iriscw.client.errors import OrderFailed
 from iriscw.client.model import TaskStatus, TaskSuspension
 from iriscw.jobs.errors import TaskEnded
@@ -29,7 +29,7 @@ BACK_OR_NOT = (Suspension.NONE, Suspension.SUSPENDED)
 Seen = Callable[[TaskSuspension], None]
 
 
-async def suspend(calls: Calls, request: SuspendTaskRequest, seen: Seen | None) -> TaskSuspension:
+async def suspend(calls: MethodCalls, request: SuspendTaskRequest, seen: Seen | None) -> TaskSuspension:
     """Have a task suspended, and wait until it is.
 
     Raises:
@@ -46,7 +46,7 @@ async def suspend(calls: Calls, request: SuspendTaskRequest, seen: Seen | None) 
     raise OrderFailed(f"task {found.task} is not suspended: {why}", operation="", outcome="undone", kind="")
 
 
-async def resume(calls: Calls, request: ResumeTaskRequest, seen: Seen | None) -> TaskSuspension:
+async def resume(calls: MethodCalls, request: ResumeTaskRequest, seen: Seen | None) -> TaskSuspension:
     """Have a suspended task go on, and wait until it runs.
 
     Raises:
@@ -64,7 +64,7 @@ async def resume(calls: Calls, request: ResumeTaskRequest, seen: Seen | None) ->
 
 
 async def _until(
-    calls: Calls, job: JobRef, begun: TaskSuspension, enough: Collection[Suspension], seen: Seen | None
+    calls: MethodCalls, job: JobRef, begun: TaskSuspension, enough: Collection[Suspension], seen: Seen | None
 ) -> TaskSuspension:
     """Wait until the phase is one of ``enough``; give how the task is then."""
     now = begun
@@ -82,7 +82,7 @@ async def _until(
     return now
 
 
-async def _task(calls: Calls, job: JobRef, index: int) -> TaskStatus:
+async def _task(calls: MethodCalls, job: JobRef, index: int) -> TaskStatus:
     request = ListTasksRequest(job=job, page_size=1, page_token=str(index))
     page = await calls.ask("ListTasks", request, ListTasksResponse)
     return wire.task_status(page.tasks[0])

@@ -14,7 +14,7 @@ from typing import BinaryIO, Final, cast
 import anyio.to_thread
 
 from iriscw.bundles.pack import InvalidBundleFolder, Packed, pack
-from iriscw.client.calls import Calls
+from iriscw.client.calls import MethodCalls
 from iriscw.proto.iriscw.v1 import BundleHeader, PutBundleRequest, PutBundleResponse
 
 CHUNK_BYTES: Final = 256 << 10
@@ -24,7 +24,7 @@ UPLOAD_TIMEOUT_S: Final = 900.0
 """Of one try: the largest bundle (256 MiB) at 300 KB a second, as a worker's download."""
 
 
-async def upload(calls: Calls, folder: str | os.PathLike[str]) -> str:
+async def upload(calls: MethodCalls, folder: str | os.PathLike[str]) -> str:
     """Send the files of a folder and give the bundle's id.
 
     Raises:

@@ -94,7 +94,7 @@ def _judge_missing(pool: NodePool, nodes: str) -> PoolJudgement:
     return PoolJudgement(PoolHealth.BOOTING, nodes)
 
 
-class Refusal(enum.Enum):
+class CallRefusal(enum.Enum):
     """What a failed call means."""
 
     QUOTA = "quota"
@@ -112,21 +112,21 @@ class Refusal(enum.Enum):
 class RefusalJudgement:
     """What a failed call means, the sentence for users, and how long the API asked to wait, in ns (or 0)."""
 
-    refusal: Refusal
+    refusal: CallRefusal
     text: str
     retry_after: int = 0
 
 
-_REFUSALS: tuple[tuple[type[Exception], Refusal], ...] = (
-    (QuotaExceeded, Refusal.QUOTA),
-    (NoCapacity, Refusal.CAPACITY),
-    (InvalidSpec, Refusal.INVALID),
-    (Gone, Refusal.ABSENT),
-    (Conflict, Refusal.CONFLICT),
-    (Throttled, Refusal.LATER),
-    (Unseen, Refusal.FORBIDDEN),  # before what it is a kind of
-    (Unavailable, Refusal.LATER),
-    (Forbidden, Refusal.FORBIDDEN),
+_REFUSALS: tuple[tuple[type[Exception], CallRefusal], ...] = (
+    (QuotaExceeded, CallRefusal.QUOTA),
+    (NoCapacity, CallRefusal.CAPACITY),
+    (InvalidSpec, CallRefusal.INVALID),
+    (Gone, CallRefusal.ABSENT),
+    (Conflict, CallRefusal.CONFLICT),
+    (Throttled, CallRefusal.LATER),
+    (Unseen, CallRefusal.FORBIDDEN),  # before what it is a kind of
+    (Unavailable, CallRefusal.LATER),
+    (Forbidden, CallRefusal.FORBIDDEN),
 )
 
 
@@ -138,7 +138,7 @@ def judge_error(error: Exception) -> RefusalJudgement:
         if isinstance(error, kind):
             retry_after = error.retry_after if isinstance(error, Throttled) else 0
             return RefusalJudgement(refusal, str(error) or kind.__name__, retry_after)
-    return RefusalJudgement(Refusal.LATER, f"the cloud driver failed: {type(error).__name__}: {error}")
+    return RefusalJudgement(CallRefusal.LATER, f"the cloud driver failed: {type(error).__name__}: {error}")
 
 
 class PodHealth(enum.Enum):

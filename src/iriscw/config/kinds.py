@@ -35,7 +35,7 @@ ENV_VALUE_LIMIT = 32 * 1024
 INT32_LIMIT = 2**31 - 1
 
 
-class Kind(Protocol):
+class KeyKind(Protocol):
     """What a key may hold."""
 
     @property

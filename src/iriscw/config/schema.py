@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.config.kinds import Kind, Section, Sections
+from iriscw.config.kinds import KeyKind, Section, Sections
 
 _METADATA = "iriscw.config"
 
@@ -39,12 +39,12 @@ class Key:
 
     name: str
     written: str
-    kind: Kind | Section | Sections
+    kind: KeyKind | Section | Sections
     doc: str
     otherwise: str
 
 
-def key(kind: Kind | Section | Sections, doc: str, *, written: str = "", otherwise: str = "", **field: Any) -> Any:
+def key(kind: KeyKind | Section | Sections, doc: str, *, written: str = "", otherwise: str = "", **field: Any) -> Any:
     """Declare an attribute of a model class as a key; ``field`` goes to :func:`attrs.field`."""
     return attrs.field(metadata={_METADATA: (kind, doc, written, otherwise)}, **field)
 

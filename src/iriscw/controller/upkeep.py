@@ -24,7 +24,7 @@ SWEEP_AFTER = 64
 """Jobs that have ended since the last sweep."""
 
 
-class Sweep:
+class JobSweep:
     """See the module.
 
     Args:

@@ -35,7 +35,7 @@ def steady(reason: str) -> str:
     return _NUMBER.sub("#", reason)
 
 
-class Reasons:
+class WaitingReasons:
     """See the module.
 
     Args:

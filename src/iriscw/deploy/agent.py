@@ -66,7 +66,7 @@ ANSWER_S: Final = 15
 
 
 @attrs.frozen
-class Right:
+class NodeRight:
     """Something of its node that the agent's pod has.
 
     Attributes:
@@ -79,23 +79,27 @@ class Right:
 
 
 RIGHTS: Final = (
-    Right("hostPID", "processes are frozen and thawed under the numbers that they have on the node"),
-    Right(
+    NodeRight("hostPID", "processes are frozen and thawed under the numbers that they have on the node"),
+    NodeRight(
         "hostNetwork",
         "workers and their tasks are on their node's network, which must be CRIU's own, too; and who works on a process"
         " holds a name in the node's network namespace, so that agent and commands never work on the same one",
     ),
-    Right("CAP_SYS_ADMIN", "CRIU: namespaces, mounts, control groups, what a process has mapped"),
-    Right("CAP_SYS_PTRACE", "CRIU: to stop a process, and to read and write its memory"),
-    Right("CAP_CHECKPOINT_RESTORE", "CRIU: to make a process with a number that is given"),
-    Right("CAP_SYS_RESOURCE", "CRIU: limits and out-of-memory scores as they were"),
-    Right("CAP_SYS_TIME", "CRIU: clocks of a thawed process that go on where they stood"),
-    Right("CAP_SYS_CHROOT, CAP_SETUID, CAP_SETGID, CAP_SETPCAP", "CRIU: roots, owners and capabilities as they were"),
-    Right("CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_CHOWN, CAP_KILL", "files and processes of other users than root"),
-    Right("CAP_NET_ADMIN", "CRIU: to hold connections while their process is frozen"),
-    Right("all other capabilities", "a process can be given back only what its restorer has itself"),
-    Right("all devices", "a GPU's memory is moved by its driver; asking for the GPU would take it from its tasks"),
-    Right("/proc and /sys unmasked, no seccomp profile", "CRIU writes there, and uses calls that the profiles refuse"),
+    NodeRight("CAP_SYS_ADMIN", "CRIU: namespaces, mounts, control groups, what a process has mapped"),
+    NodeRight("CAP_SYS_PTRACE", "CRIU: to stop a process, and to read and write its memory"),
+    NodeRight("CAP_CHECKPOINT_RESTORE", "CRIU: to make a process with a number that is given"),
+    NodeRight("CAP_SYS_RESOURCE", "CRIU: limits and out-of-memory scores as they were"),
+    NodeRight("CAP_SYS_TIME", "CRIU: clocks of a thawed process that go on where they stood"),
+    NodeRight(
+        "CAP_SYS_CHROOT, CAP_SETUID, CAP_SETGID, CAP_SETPCAP", "CRIU: roots, owners and capabilities as they were"
+    ),
+    NodeRight("CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_CHOWN, CAP_KILL", "files and processes of other users than root"),
+    NodeRight("CAP_NET_ADMIN", "CRIU: to hold connections while their process is frozen"),
+    NodeRight("all other capabilities", "a process can be given back only what its restorer has itself"),
+    NodeRight("all devices", "a GPU's memory is moved by its driver; asking for the GPU would take it from its tasks"),
+    NodeRight(
+        "/proc and /sys unmasked, no seccomp profile", "CRIU writes there, and uses calls that the profiles refuse"
+    ),
 )
 """``privileged: true`` is all of them from the third on together: Kubernetes has no smaller word for all devices."""
 

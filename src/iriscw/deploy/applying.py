@@ -19,7 +19,7 @@ from iriscw.cloud.drivers.kube.kinds import path_of
 from iriscw.cloud.drivers.kube.objects import ApplyConflict, ImmutableField, Objects, Thing
 from iriscw.cloud.model import CloudError, Forbidden, Gone
 from iriscw.deploy.errors import NotApplied
-from iriscw.deploy.rendering import Manifest
+from iriscw.deploy.rendering import RenderedObject
 from iriscw.deploy.writing import document
 
 Told = Callable[[str], None]
@@ -29,7 +29,7 @@ _NOISE: Final = ("managedFields", "resourceVersion", "generation", "uid", "creat
 """Of an object's metadata: what the server writes and nobody means."""
 
 
-async def apply(objects: Objects, manifests: Iterable[Manifest], told: Told, *, force: bool = False) -> None:
+async def apply(objects: Objects, manifests: Iterable[RenderedObject], told: Told, *, force: bool = False) -> None:
     """Make all objects be as they are written, in their order.
 
     Args:
@@ -46,7 +46,7 @@ async def apply(objects: Objects, manifests: Iterable[Manifest], told: Told, *, 
         told(f"{manifest.name} {_became(before, after)}")
 
 
-async def _applied(objects: Objects, manifest: Manifest, *, force: bool) -> tuple[Thing | None, Thing]:
+async def _applied(objects: Objects, manifest: RenderedObject, *, force: bool) -> tuple[Thing | None, Thing]:
     try:
         path = path_of(manifest.body)
         before = await objects.get(path)
@@ -64,7 +64,7 @@ def _became(before: Thing | None, after: Thing) -> str:
     return "unchanged" if same else "changed"
 
 
-def _why(manifest: Manifest, error: CloudError) -> str:
+def _why(manifest: RenderedObject, error: CloudError) -> str:
     """Say what a refusal means for whoever applies, on one line."""
     text = " ".join(str(error).split())
     match error:
@@ -90,7 +90,7 @@ class Difference:
     text: str
 
 
-async def compare(objects: Objects, manifests: Iterable[Manifest]) -> tuple[Difference, ...]:
+async def compare(objects: Objects, manifests: Iterable[RenderedObject]) -> tuple[Difference, ...]:
     """Return the objects that applying would change, each with its differences. Nothing is changed.
 
     Raises:

@@ -55,7 +55,7 @@ TEXT_CHARS: Final = 300
 
 
 @attrs.frozen
-class Sight:
+class AwaitedSight:
     """What is going on. ``lines`` say it, ``hopeless`` says that waiting does not help."""
 
     lines: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ class _Seen:
         self._objects = objects
         self._installation = installation
         self._told = told
-        self._sight = Sight()
+        self._sight = AwaitedSight()
         self._hopeless = 0
 
     @property
@@ -136,7 +136,7 @@ class _Seen:
         try:
             sight = await look(self._objects, self._installation)
         except CloudError as error:
-            sight = Sight((f"{type(error).__name__}: {error}",))
+            sight = AwaitedSight((f"{type(error).__name__}: {error}",))
         for line in sight.lines:
             if line not in self._sight.lines:
                 self._told(f"waiting: {line}")
@@ -144,7 +144,7 @@ class _Seen:
         self._hopeless = self._hopeless + 1 if sight.hopeless else 0
 
 
-async def look(objects: Objects, installation: Installation) -> Sight:
+async def look(objects: Objects, installation: Installation) -> AwaitedSight:
     """Look at everything that may hold the controller up.
 
     Raises:
@@ -159,7 +159,7 @@ async def look(objects: Objects, installation: Installation) -> Sight:
         lines += pod_lines(pod)
         if _condition(_part(pod, "status"), "Ready").get("status") == "True":
             serving.append(str(_part(pod, "metadata").get("name")))
-    return Sight((*lines, *await _look_at_events(objects, installation, serving)), hopeless)
+    return AwaitedSight((*lines, *await _look_at_events(objects, installation, serving)), hopeless)
 
 
 async def _look_at_pool(objects: Objects, installation: Installation) -> tuple[list[str], bool]:

@@ -41,7 +41,7 @@ class ControllerNotReady(OperationError):
     retryable = True
 
 
-class RightsMissing(OperationError):
+class ClusterRightsMissing(OperationError):
     """The credentials may not do what it takes to reach the controller; the text names the right."""
 
 

@@ -28,7 +28,7 @@ from iriscw.cloud.kube.paths import Source, pods_of, secrets_of
 from iriscw.cloud.labels import is_name
 from iriscw.cloud.model import Forbidden
 from iriscw.deploy.awaiting import pod_lines
-from iriscw.deploy.errors import ControllerNotReady, NoInstallation, RightsMissing, SeveralInstallations
+from iriscw.deploy.errors import ClusterRightsMissing, ControllerNotReady, NoInstallation, SeveralInstallations
 from iriscw.deploy.installation import CLUSTER_DOMAIN
 from iriscw.deploy.names import (
     ADMIN_TOKEN_KEY,
@@ -69,7 +69,7 @@ RIGHTS: Final = (
 
 
 @attrs.frozen
-class Place:
+class ControllerService:
     """One installation's controller, by its Service."""
 
     namespace: str
@@ -100,7 +100,7 @@ class Serving:
     """Whether its door is one without TLS."""
 
 
-async def find_place(objects: Objects, namespace: str = "", service: str = "", context: str = "") -> Place:
+async def find_place(objects: Objects, namespace: str = "", service: str = "", context: str = "") -> ControllerService:
     """Find the installation that is meant.
 
     Args:
@@ -112,7 +112,7 @@ async def find_place(objects: Objects, namespace: str = "", service: str = "", c
     Raises:
         NoInstallation: there is none.
         SeveralInstallations: there are several, and nothing says which is meant.
-        RightsMissing: the credentials do not allow to look.
+        ClusterRightsMissing: the credentials do not allow to look.
         CloudError: the API does not answer.
     """
     if namespace and not is_name(namespace):
@@ -138,7 +138,7 @@ async def _services(objects: Objects, namespace: str) -> Sequence[Thing]:
     return await _allowed(_listed(objects, source), "list services", namespace)
 
 
-def choose(services: Sequence[Thing], where: str, context: str = "") -> Place:
+def choose(services: Sequence[Thing], where: str, context: str = "") -> ControllerService:
     """Choose among the Services of controllers.
 
     Raises:
@@ -159,7 +159,7 @@ def choose(services: Sequence[Thing], where: str, context: str = "") -> Place:
     raise SeveralInstallations(f"there are {listed}; --namespace or a configuration says which")
 
 
-def place_of(service: Thing) -> Place:
+def place_of(service: Thing) -> ControllerService:
     """Read a Service.
 
     Raises:
@@ -173,15 +173,15 @@ def place_of(service: Thing) -> Place:
     if not ours or not selector:
         raise NoInstallation(f"the Service {name} in {namespace} leads nowhere: it has no port, or no selector")
     port = int(ours[0]["port"])
-    return Place(namespace, name, port, ours[0].get("targetPort") or port, dict(selector))
+    return ControllerService(namespace, name, port, ours[0].get("targetPort") or port, dict(selector))
 
 
-async def find_serving(objects: Objects, place: Place) -> Serving:
+async def find_serving(objects: Objects, place: ControllerService) -> Serving:
     """Find the pod that serves now.
 
     Raises:
         ControllerNotReady: none does.
-        RightsMissing: the credentials do not allow to look.
+        ClusterRightsMissing: the credentials do not allow to look.
         CloudError: the API does not answer.
     """
     selected = ",".join(f"{name}={value}" for name, value in sorted(place.selector.items()))
@@ -210,7 +210,7 @@ def leader(serving: Sequence[Thing], holder: str) -> Thing:
     return ages[-1]
 
 
-def serving_of(pod: Thing, place: Place) -> Serving:
+def serving_of(pod: Thing, place: ControllerService) -> Serving:
     """Read a pod that serves.
 
     Raises:
@@ -225,7 +225,7 @@ def serving_of(pod: Thing, place: Place) -> Serving:
     return Serving(str(metadata.get("name")), str(metadata.get("uid")), port, PLAINTEXT in words)
 
 
-def why_not(place: Place, pods: Sequence[Thing]) -> str:
+def why_not(place: ControllerService, pods: Sequence[Thing]) -> str:
     """Say why no pod serves."""
     if not pods:
         return f"{place} has no pod: look at its Deployment, or at its node pool"
@@ -239,7 +239,7 @@ def _plainly(pod: Thing) -> str:
     return f"pod {metadata.get('name')}: it {told}"
 
 
-async def _holder(objects: Objects, place: Place) -> str:
+async def _holder(objects: Objects, place: ControllerService) -> str:
     """Return who holds the Lease; empty if nobody does, or it is not for us to know."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{place.namespace}/leases/{CONTROLLER}"
     try:
@@ -249,24 +249,24 @@ async def _holder(objects: Objects, place: Place) -> str:
     return str(_part(lease or {}, "spec").get("holderIdentity") or "")
 
 
-async def find_authority(objects: Objects, place: Place) -> str:
+async def find_authority(objects: Objects, place: ControllerService) -> str:
     """Return the certificate of the authority to trust, in PEM.
 
     Raises:
         ControllerNotReady: it was not sent to the cluster yet.
-        RightsMissing: the credentials do not allow to read it.
+        ClusterRightsMissing: the credentials do not allow to read it.
         CloudError: the API does not answer.
     """
     data = await _key(objects, place, AUTHORITY_SECRET, AUTHORITY_KEY, "--ca-file names a file with it")
     return data.decode("ascii", "replace")
 
 
-async def find_token(objects: Objects, place: Place) -> Secret:
+async def find_token(objects: Objects, place: ControllerService) -> Secret:
     """Return the administrators' token.
 
     Raises:
         ControllerNotReady: it was not sent to the cluster yet.
-        RightsMissing: the credentials do not allow to read it.
+        ClusterRightsMissing: the credentials do not allow to read it.
         CloudError: the API does not answer.
     """
     hint = "--token-file names a file with a token"
@@ -278,7 +278,7 @@ async def find_token(objects: Objects, place: Place) -> Secret:
         raise ControllerNotReady(f"{text}: one line of printable ASCII is expected") from None
 
 
-async def _key(objects: Objects, place: Place, name: str, key: str, hint: str) -> bytes:
+async def _key(objects: Objects, place: ControllerService, name: str, key: str, hint: str) -> bytes:
     path = f"{secrets_of(place.namespace)}/{name}"
     found = await _allowed(objects.get(path), f"get secrets/{name}", place.namespace, hint)
     data = _part(found or {}, "data").get(key)
@@ -297,14 +297,14 @@ async def _allowed(call: Awaitable[Value], right: str, namespace: str, hint: str
     """Await a call of the API; say by name which right it lacks.
 
     Raises:
-        RightsMissing: the credentials do not allow it.
+        ClusterRightsMissing: the credentials do not allow it.
         CloudError: what else it raises.
     """
     try:
         return await call
     except Forbidden as refused:
         way = f"; {hint}" if hint else ""
-        raise RightsMissing(f"it takes the right to {right} in {namespace}{way} ({refused})") from None
+        raise ClusterRightsMissing(f"it takes the right to {right} in {namespace}{way} ({refused})") from None
 
 
 async def _listed(objects: Objects, source: Source) -> tuple[Thing, ...]:

@@ -21,7 +21,7 @@ from typing import Final
 import anyio
 import attrs
 
-from iriscw.cloud.drivers.kube.access import Access
+from iriscw.cloud.drivers.kube.access import ClusterAccess
 from iriscw.cloud.drivers.kube.api import KubernetesApi, open_api
 from iriscw.cloud.drivers.kube.calls import Caller
 from iriscw.cloud.drivers.kube.forwarding import Listening, PortStream, listening, port_forward
@@ -29,8 +29,8 @@ from iriscw.cloud.drivers.kube.limits import TransportLimits
 from iriscw.cloud.drivers.kube.objects import Objects
 from iriscw.cloud.kube.settings import KubeSettings
 from iriscw.cloud.model import Forbidden, Unavailable
-from iriscw.deploy.errors import ControllerNotReady, RightsMissing
-from iriscw.deploy.finding import Place, Serving, find_authority, find_place, find_serving, find_token
+from iriscw.deploy.errors import ClusterRightsMissing, ControllerNotReady
+from iriscw.deploy.finding import ControllerService, Serving, find_authority, find_place, find_serving, find_token
 from iriscw.deploy.installation import Installation
 from iriscw.rpc.tokens import Secret
 
@@ -39,7 +39,7 @@ FIND_S: Final = 15.0
 
 
 @attrs.frozen
-class Wish:
+class WantedController:
     """Which controller, and what of it is known already."""
 
     namespace: str = ""
@@ -54,17 +54,17 @@ class Wish:
     """The port of this machine; 0: a free one."""
 
 
-def wish_of(installation: Installation) -> Wish:
+def wish_of(installation: Installation) -> WantedController:
     """Return what a configuration says of its controller."""
     controller = installation.controller
-    return Wish(installation.namespace, controller.service_name, controller.insecure_plaintext)
+    return WantedController(installation.namespace, controller.service_name, controller.insecure_plaintext)
 
 
 @attrs.frozen
-class Gate:
+class ControllerGate:
     """Where a client dials, whom it trusts there, and by what it is known."""
 
-    place: Place
+    place: ControllerService
     address: str
     token: Secret
     authority: str
@@ -77,8 +77,12 @@ class Gate:
 
 @asynccontextmanager
 async def open_gate(
-    access: Access, wish: Wish, *, limits: TransportLimits | None = None, settings: KubeSettings | None = None
-) -> AsyncIterator[Gate]:
+    access: ClusterAccess,
+    wish: WantedController,
+    *,
+    limits: TransportLimits | None = None,
+    settings: KubeSettings | None = None,
+) -> AsyncIterator[ControllerGate]:
     """Find a controller, and lead to it for as long as the block lasts.
 
     Args:
@@ -91,7 +95,7 @@ async def open_gate(
         NoInstallation: there is none.
         SeveralInstallations: there are several, and nothing says which is meant.
         ControllerNotReady: it does not serve now, or lacks a Secret.
-        RightsMissing: the credentials do not allow to find it.
+        ClusterRightsMissing: the credentials do not allow to find it.
         CloudError: the API does not answer.
         OSError: the port of this machine is taken.
     """
@@ -111,19 +115,19 @@ async def open_gate(
         authority = "" if plaintext else wish.authority or await find_authority(objects, place)
         scheme = "" if plaintext else "https://"
         if access.in_pod:
-            yield Gate(place, f"{scheme}{place.host}:{place.port}", token, authority, "", None)
+            yield ControllerGate(place, f"{scheme}{place.host}:{place.port}", token, authority, "", None)
             return
         async with listening(_Way(api, caller, place).open, wish.port) as here:
             name = "" if plaintext else place.host
-            yield Gate(place, f"{scheme}127.0.0.1:{here.port}", token, authority, name, here)
+            yield ControllerGate(place, f"{scheme}127.0.0.1:{here.port}", token, authority, name, here)
 
 
-async def _check_plaintext(objects: Objects, place: Place, serving: Serving) -> None:
+async def _check_plaintext(objects: Objects, place: ControllerService, serving: Serving) -> None:
     """Believe a pod that it has no TLS only where the installation has none: whoever may make pods says what they say.
 
     Raises:
         ControllerNotReady: there is an authority to trust.
-        RightsMissing, CloudError: whether there is cannot be seen.
+        ClusterRightsMissing, CloudError: whether there is cannot be seen.
     """
     try:
         await find_authority(objects, place)
@@ -139,7 +143,7 @@ class _Way:
 
     api: KubernetesApi
     caller: Caller
-    place: Place
+    place: ControllerService
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[PortStream]:
@@ -147,7 +151,7 @@ class _Way:
 
         Raises:
             ControllerNotReady: nobody serves now.
-            RightsMissing: the credentials do not allow it.
+            ClusterRightsMissing: the credentials do not allow it.
             CloudError: the API does not answer, or the pod has just gone.
         """
         serving = await self._found()
@@ -155,7 +159,7 @@ class _Way:
             async with port_forward(self.api, self.caller, serving.name, serving.uid, serving.port) as stream:
                 yield stream
         except Forbidden as refused:
-            raise RightsMissing(str(refused)) from None
+            raise ClusterRightsMissing(str(refused)) from None
 
     async def _found(self) -> Serving:
         with anyio.move_on_after(FIND_S):

@@ -36,7 +36,7 @@ from iriscw.deploy.controller import selector
 from iriscw.deploy.errors import NotRemoved
 from iriscw.deploy.installation import Installation
 from iriscw.deploy.names import INSTANCE, MANAGED_BY, STATE_CLAIM
-from iriscw.deploy.rendering import Manifest
+from iriscw.deploy.rendering import RenderedObject
 
 LIVED_IN: Final = (
     ("/api/v1", "pods"),
@@ -73,13 +73,13 @@ class Removal:
     pools: bool
     state: bool
 
-    def includes(self, manifest: Manifest) -> bool:
+    def includes(self, manifest: RenderedObject) -> bool:
         """Tell whether an object goes."""
         kind = manifest.body["kind"]
         return (self.pools or kind not in KEPT_WITH_POOLS) and (self.state or kind not in KEPT_WITH_STATE)
 
 
-def going(manifests: Iterable[Manifest], removal: Removal) -> tuple[Manifest, ...]:
+def going(manifests: Iterable[RenderedObject], removal: Removal) -> tuple[RenderedObject, ...]:
     """Return the objects that go, in the order in which they do."""
     return tuple(each for each in reversed(tuple(manifests)) if removal.includes(each))
 
@@ -119,7 +119,7 @@ def is_slice(pool: Thing, installation: Installation, namespaces: Mapping[str, s
 async def remove(
     objects: Objects,
     installation: Installation,
-    manifests: Iterable[Manifest],
+    manifests: Iterable[RenderedObject],
     removal: Removal,
     told: Told,
     *,
@@ -168,7 +168,7 @@ async def _controller_gone(objects: Objects, installation: Installation, timeout
         raise NotRemoved(f"whether the controller has ended is not known: {error}") from error
 
 
-async def _delete(objects: Objects, installation: Installation, manifest: Manifest, told: Told) -> None:
+async def _delete(objects: Objects, installation: Installation, manifest: RenderedObject, told: Told) -> None:
     path = path_of(manifest.body)
     try:
         found = await objects.get(path)
@@ -186,7 +186,7 @@ async def _delete(objects: Objects, installation: Installation, manifest: Manife
 
 
 async def _reasons_to_stay(
-    objects: Objects, installation: Installation, manifest: Manifest, found: Thing
+    objects: Objects, installation: Installation, manifest: RenderedObject, found: Thing
 ) -> Sequence[str]:
     labels = labels_of(found)
     if (labels.get(MANAGED_BY), labels.get(INSTANCE)) != ("iriscw", installation.cluster):

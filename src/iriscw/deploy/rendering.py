@@ -17,7 +17,7 @@ from iriscw.deploy.installation import Installation
 
 
 @attrs.frozen
-class Manifest:
+class RenderedObject:
     """One object.
 
     Attributes:
@@ -34,13 +34,13 @@ class Manifest:
         return f"{self.body['kind']}/{self.body['metadata']['name']}"
 
 
-def render(installation: Installation) -> tuple[Manifest, ...]:
+def render(installation: Installation) -> tuple[RenderedObject, ...]:
     """Return all objects of an installation, in the order in which they are applied.
 
     Raises:
         NotInstallable: the configuration is larger than Kubernetes keeps.
     """
-    return tuple(Manifest(body, why) for body, why in _objects(installation))
+    return tuple(RenderedObject(body, why) for body, why in _objects(installation))
 
 
 def _objects(installation: Installation) -> Iterator[tuple[Mapping[str, Any], str]]:

@@ -27,7 +27,7 @@ from iriscw.deploy.names import (
     PRIVATE_KEY_KEY,
     object_labels,
 )
-from iriscw.deploy.rendering import Manifest
+from iriscw.deploy.rendering import RenderedObject
 
 AUTHORITY_PRIVATE_KEY: Final = "ca.key"
 """Whoever has it can pass for the controller."""
@@ -43,7 +43,7 @@ FILE_BYTES: Final = 2**18
 """Of one file: a certificate with its whole chain has some KiB, and a Secret at most 1 MiB."""
 
 
-def secret_manifests(installation: Installation, files: Mapping[str, bytes]) -> tuple[Manifest, ...]:
+def secret_manifests(installation: Installation, files: Mapping[str, bytes]) -> tuple[RenderedObject, ...]:
     """Return the Secrets that files make, by the name of the file.
 
     Where the network is trusted no certificate is sent: a door that has one speaks TLS, and nobody would ask it so.
@@ -59,15 +59,15 @@ def secret_manifests(installation: Installation, files: Mapping[str, bytes]) -> 
         raise NoSecretMaterial(f"there is no {', '.join(missing)}: --secrets-to makes what is missing")
     inside: dict[str, bytes] = {name: files[name] for name in CONTROLLER_SECRET_KEYS if name in wanted}
     text = "What only the controller knows: tokens, and its certificate's key."
-    made = [Manifest(_secret(installation, CONTROLLER_SECRETS, inside), text)]
+    made = [RenderedObject(_secret(installation, CONTROLLER_SECRETS, inside), text)]
     if AUTHORITY_KEY in wanted:
         text = "Whom workers and clients trust."
         body = _secret(installation, AUTHORITY_SECRET, {AUTHORITY_KEY: files[AUTHORITY_KEY]})
-        made.append(Manifest(body, text))
+        made.append(RenderedObject(body, text))
     if METRICS_TOKEN_KEY in wanted:
         text = "What reads figures, and nothing else."
         body = _secret(installation, METRICS_SECRET, {METRICS_KEY: files[METRICS_TOKEN_KEY].strip()})
-        made.append(Manifest(body, text))
+        made.append(RenderedObject(body, text))
     return tuple(made)
 
 

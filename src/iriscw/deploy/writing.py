@@ -22,14 +22,14 @@ from iriscw.deploy.names import (
     METRICS_KEY,
     METRICS_SECRET,
 )
-from iriscw.deploy.rendering import Manifest
+from iriscw.deploy.rendering import RenderedObject
 
 _PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*(?:[ :][A-Za-z0-9_./-]+)*")
 _WORDS: Final = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 """Words that are not text to every parser."""
 
 
-def stream(installation: Installation, manifests: Iterable[Manifest]) -> str:
+def stream(installation: Installation, manifests: Iterable[RenderedObject]) -> str:
     """Write an installation as one stream of documents, for ``kubectl apply -f -``."""
     documents = [f"# {each.why}\n{document(each.body)}" for each in manifests]
     return "\n---\n".join([_head(installation).rstrip("\n"), *(each.rstrip("\n") for each in documents)]) + "\n"

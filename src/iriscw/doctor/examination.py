@@ -10,14 +10,14 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from iriscw.cloud.drivers.kube.access import KUBECONFIG, Access, find_access
+from iriscw.cloud.drivers.kube.access import KUBECONFIG, ClusterAccess, find_access
 from iriscw.cloud.drivers.kube.credentials import INSTALL, InvalidAccess, LibraryMissing
 from iriscw.cloud.drivers.kube.objects import Objects, open_objects
 from iriscw.cloud.kube.settings import KubeSettings
 from iriscw.cloud.model import CloudError
 from iriscw.deploy.installation import Installation
 from iriscw.doctor.cluster import look_at_clock, look_at_namespace, look_at_pools, reach
-from iriscw.doctor.findings import Finding, Verdict, ok, unseen, wrong
+from iriscw.doctor.findings import Finding, Health, ok, unseen, wrong
 from iriscw.doctor.installed import look_at_configuration, look_at_durability
 from iriscw.doctor.instance_types import look_at_types
 from iriscw.doctor.pools import Probes
@@ -90,7 +90,7 @@ class Examination:
                 self.findings += await self._probes.look()
         return self.findings
 
-    async def _find_way(self) -> Access | None:
+    async def _find_way(self) -> ClusterAccess | None:
         named = self._kubeconfig or self._configured
         text = way(self._kubeconfig, self._configured, self._environ)
         try:
@@ -109,7 +109,7 @@ class Examination:
         """Look at the cluster; give whether it answers, and the namespace's uid as far as it is known."""
         reached = await reach(objects)
         self.findings.append(reached)
-        if reached.verdict is Verdict.WRONG:
+        if reached.verdict is Health.WRONG:
             return False, ""
         await self._make("clock", lambda objects, _: look_at_clock(objects), objects)
         await self._make("node pools", lambda objects, _: look_at_pools(objects), objects)
@@ -118,7 +118,7 @@ class Examination:
         except CloudError as error:
             found, uid = [unseen("namespace", error)], ""
         self.findings += found
-        if not any(each.check == "namespace" and each.verdict is Verdict.WRONG for each in found):
+        if not any(each.check == "namespace" and each.verdict is Health.WRONG for each in found):
             for name, check in IN_THE_NAMESPACE:
                 await self._make(name, check, objects)
         return True, uid

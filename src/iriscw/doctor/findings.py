@@ -9,7 +9,7 @@ import attrs
 from iriscw.cloud.model import CloudError, Forbidden
 
 
-class Verdict(enum.Enum):
+class Health(enum.Enum):
     """How it stands with one thing."""
 
     OK = "ok"
@@ -31,24 +31,24 @@ class Finding:
     """
 
     check: str
-    verdict: Verdict
+    verdict: Health
     found: str
     advice: str = ""
 
 
 def ok(check: str, found: str) -> Finding:
     """Return a finding of something that is well."""
-    return Finding(check, Verdict.OK, found)
+    return Finding(check, Health.OK, found)
 
 
 def warning(check: str, found: str, advice: str) -> Finding:
     """Return a finding of something that people should know."""
-    return Finding(check, Verdict.WARNING, found, advice)
+    return Finding(check, Health.WARNING, found, advice)
 
 
 def wrong(check: str, found: str, advice: str) -> Finding:
     """Return a finding of something that will not work."""
-    return Finding(check, Verdict.WRONG, found, advice)
+    return Finding(check, Health.WRONG, found, advice)
 
 
 def unseen(check: str, error: CloudError) -> Finding:

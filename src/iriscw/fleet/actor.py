@@ -49,7 +49,7 @@ def fleet_behavior(
 
     def place_spec(seed: pods.PodSeed) -> ChildSpec:
         behavior = Behavior(
-            initial=lambda: pods.Place(seed),
+            initial=lambda: pods.WorkerPlace(seed),
             on=pods.RULES,
             resume=pods.resume,
             effects=effects,

@@ -12,7 +12,7 @@ from random import Random
 import attrs
 
 from iriscw.cloud.effects import DeleteNodePool, DeletePod
-from iriscw.cloud.lifecycle import Refusal, judge_error
+from iriscw.cloud.lifecycle import CallRefusal, judge_error
 from iriscw.cloud.model import LABEL_ROLE, ROLE_CONTROLLER, NodePool, Pod
 from iriscw.fleet.model import Timing
 from iriscw.fleet.pacing import backoff
@@ -97,7 +97,7 @@ class Orphans:
         orphan = self.known.get(name)
         if orphan is None:
             return []
-        if error is not None and judge_error(error).refusal is Refusal.ABSENT:
+        if error is not None and judge_error(error).refusal is CallRefusal.ABSENT:
             self._drop(name)
             return []
         delay = backoff(max(1, orphan.attempts), timing.deletion_retry, timing.deletion_patience, rng)

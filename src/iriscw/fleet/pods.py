@@ -25,7 +25,7 @@ from typing import Any
 import attrs
 
 from iriscw.cloud.effects import CreatePod, DeletePod, ListPods
-from iriscw.cloud.lifecycle import PodHealth, Refusal, judge_error, judge_pod
+from iriscw.cloud.lifecycle import CallRefusal, PodHealth, judge_error, judge_pod
 from iriscw.cloud.model import (
     LABEL_CLUSTER,
     LABEL_GROUP,
@@ -95,7 +95,7 @@ a mere delay."""
 HAD_NO_EFFECT = (Forbidden, Throttled)
 """Errors of a create that mean that no pod comes of it. After any other one may, some day."""
 
-_PASSING = (Refusal.LATER, Refusal.FORBIDDEN)
+_PASSING = (CallRefusal.LATER, CallRefusal.FORBIDDEN)
 """What a failed create may mean and be asked for again."""
 
 _UNKNOWN_POD = "the pod was made by an earlier incarnation of this controller"
@@ -146,7 +146,7 @@ class PodSeed:
 
 
 @attrs.define
-class Place:
+class WorkerPlace:
     """A worker's place as its actor knows it."""
 
     seed: PodSeed
@@ -191,12 +191,12 @@ class Place:
         assert stray is None or self.pod is None or stray.uid != self.pod.uid, "a pod that goes holds the place"
 
 
-def resume(place: Place, ctx: Context) -> tuple[Command, ...]:
+def resume(place: WorkerPlace, ctx: Context) -> tuple[Command, ...]:
     """Ask for the briefing: all that a fresh place owes."""
     return (Tell(ctx.path.parent, PodStarted(place.seed.worker_id)),)
 
 
-def _report(place: Place, ctx: Context) -> Command:
+def _report(place: WorkerPlace, ctx: Context) -> Command:
     place.check()
     told = PodReported(
         place.seed.worker_id, place.state, place.info, place.reason, place.failures, refused=place.refused
@@ -204,7 +204,7 @@ def _report(place: Place, ctx: Context) -> Command:
     return Tell(ctx.path.parent, told, conflate="pod")
 
 
-def _lost(place: Place, *, fenced: bool) -> Command:
+def _lost(place: WorkerPlace, *, fenced: bool) -> Command:
     """Say that the worker is lost. Where its tasks outlive it nobody knows their end before their lease is over."""
     certain = fenced and not place.seed.config.tasks_outlive_workers
     loss = WorkerLost(place.seed.worker_id, place.incarnation, place.reason, certain)
@@ -214,7 +214,7 @@ def _lost(place: Place, *, fenced: bool) -> Command:
 # Briefing and filling
 
 
-def briefed(place: Place, message: PodBriefed, ctx: Context) -> Outcome:
+def briefed(place: WorkerPlace, message: PodBriefed, ctx: Context) -> Outcome:
     """Learn which pods exist; a restarted actor reads them once more, past what the watch has not brought
     yet.
     """
@@ -231,7 +231,7 @@ def briefed(place: Place, message: PodBriefed, ctx: Context) -> Outcome:
     return (*commands, _report(place, ctx))
 
 
-def _fill(place: Place, ctx: Context) -> list[Command]:
+def _fill(place: WorkerPlace, ctx: Context) -> list[Command]:
     """Ask for a pod, if the place is vacant and nobody may still run here."""
     if place.state is not PodState.VACANT or not place.briefed or place.strays:
         return []
@@ -241,7 +241,7 @@ def _fill(place: Place, ctx: Context) -> list[Command]:
     return [CancelTimer("fill"), _ask(place, ctx)]
 
 
-def _ask(place: Place, ctx: Context) -> Command:
+def _ask(place: WorkerPlace, ctx: Context) -> Command:
     """Ask for the pod of this incarnation, or of the next one if this one's may still come."""
     if place.unsure:
         place.incarnation, place.unsure = ctx.new_id(), False
@@ -252,7 +252,7 @@ def _ask(place: Place, ctx: Context) -> Command:
 # What the cloud shows
 
 
-def seen(place: Place, message: PodSeen, ctx: Context) -> Outcome:
+def seen(place: WorkerPlace, message: PodSeen, ctx: Context) -> Outcome:
     """Take note of a pod that appeared or changed."""
     if not place.briefed:
         return None
@@ -260,7 +260,7 @@ def seen(place: Place, message: PodSeen, ctx: Context) -> Outcome:
     return (*commands, _report(place, ctx)) if commands else None
 
 
-def _see(place: Place, pod: Pod, ctx: Context) -> list[Command]:
+def _see(place: WorkerPlace, pod: Pod, ctx: Context) -> list[Command]:
     incarnation = pod.labels.get(LABEL_INCARNATION, "")
     known = place.strays.get(pod.name)
     going = pod.deleting or pod.phase.over or (known is not None and known.uid == pod.uid)  # that one we asked to go
@@ -273,7 +273,7 @@ def _see(place: Place, pod: Pod, ctx: Context) -> list[Command]:
     return _acknowledge(place, pod, ctx)
 
 
-def _stray(place: Place, pod: Pod) -> list[Command]:
+def _stray(place: WorkerPlace, pod: Pod) -> list[Command]:
     known = place.strays.get(pod.name)
     place.strays[pod.name] = pod
     if known is not None and known.uid == pod.uid:
@@ -281,7 +281,7 @@ def _stray(place: Place, pod: Pod) -> list[Command]:
     return [Run(("stray", pod.name), DeletePod(pod.name, pod.uid))]
 
 
-def _acknowledge(place: Place, pod: Pod, ctx: Context) -> list[Command]:
+def _acknowledge(place: WorkerPlace, pod: Pod, ctx: Context) -> list[Command]:
     """Take note of the pod that holds the place."""
     place.pod = pod
     place.retries = 0
@@ -309,7 +309,7 @@ def _acknowledge(place: Place, pod: Pod, ctx: Context) -> list[Command]:
     return commands
 
 
-def _start_clock(place: Place, health: PodHealth) -> list[Command]:
+def _start_clock(place: WorkerPlace, health: PodHealth) -> list[Command]:
     """Return a pod time for what keeps it from running: anew for each thing that does."""
     if health is place.health:
         return []
@@ -320,7 +320,7 @@ def _start_clock(place: Place, health: PodHealth) -> list[Command]:
     return [SetTimer("start", patience * (SETTING_UP if health is PodHealth.VOLUMES else 1), CheckStart())]
 
 
-def check_start(place: Place, message: CheckStart, ctx: Context) -> Outcome:
+def check_start(place: WorkerPlace, message: CheckStart, ctx: Context) -> Outcome:
     """Replace a pod that never came to run, with the pauses and the bound of all failures at its place."""
     if place.state is not PodState.STARTING or place.pod is None or place.health is PodHealth.WELL:
         return None
@@ -328,7 +328,7 @@ def check_start(place: Place, message: CheckStart, ctx: Context) -> Outcome:
     return (*_give_up(place, ctx, fenced=False), _report(place, ctx))
 
 
-def vanished(place: Place, message: PodVanished, ctx: Context) -> Outcome:
+def vanished(place: WorkerPlace, message: PodVanished, ctx: Context) -> Outcome:
     """Take note that a pod is gone, with all its processes."""
     pod = message.pod
     stray = place.strays.get(pod.name)
@@ -339,7 +339,7 @@ def vanished(place: Place, message: PodVanished, ctx: Context) -> Outcome:
     return (*_pod_gone(place, ctx), _report(place, ctx))
 
 
-def _stray_gone(place: Place, stray: Pod, ctx: Context) -> list[Command]:
+def _stray_gone(place: WorkerPlace, stray: Pod, ctx: Context) -> list[Command]:
     """Say that nothing of its incarnation runs any more: a place that began anew may be the only one who knows."""
     del place.strays[stray.name]
     incarnation = stray.labels.get(LABEL_INCARNATION, "")
@@ -349,7 +349,7 @@ def _stray_gone(place: Place, stray: Pod, ctx: Context) -> list[Command]:
     return [*told, *_fill(place, ctx)]
 
 
-def _pod_gone(place: Place, ctx: Context) -> list[Command]:
+def _pod_gone(place: WorkerPlace, ctx: Context) -> list[Command]:
     following = next_pod_state(place.state, PodEvent.POD_GONE)
     if following is None:
         return []
@@ -372,12 +372,12 @@ def _pod_gone(place: Place, ctx: Context) -> list[Command]:
 # Giving a pod up
 
 
-def _count_failure(place: Place, ctx: Context) -> None:
+def _count_failure(place: WorkerPlace, ctx: Context) -> None:
     good = place.state is PodState.REGISTERED and ctx.now - place.registered_at >= GOOD_LIFE
     place.failures = 1 if good else place.failures + 1
 
 
-def _give_up(place: Place, ctx: Context, *, fenced: bool, event: PodEvent = PodEvent.GIVEN_UP) -> list[Command]:
+def _give_up(place: WorkerPlace, ctx: Context, *, fenced: bool, event: PodEvent = PodEvent.GIVEN_UP) -> list[Command]:
     """Fence the incarnation off and delete its pod."""
     following = next_pod_state(place.state, event)
     assert following in (PodState.ENDING, PodState.REMOVING), f"{place.state} {event}"
@@ -389,7 +389,7 @@ def _give_up(place: Place, ctx: Context, *, fenced: bool, event: PodEvent = PodE
     return [*_start_clock(place, PodHealth.WELL), CancelTimer("liveness"), _lost(place, fenced=fenced), *_end(place)]
 
 
-def _end(place: Place) -> list[Command]:
+def _end(place: WorkerPlace) -> list[Command]:
     """Delete the pod. One whose uid nobody has seen is looked for first: its create may still have landed."""
     if place.asking:
         return []
@@ -398,7 +398,7 @@ def _end(place: Place) -> list[Command]:
     return [Run("pod", ListPods(place.seed.labels(place.incarnation)))]
 
 
-def removed(place: Place, message: RemovePod, ctx: Context) -> Outcome:
+def removed(place: WorkerPlace, message: RemovePod, ctx: Context) -> Outcome:
     """End the pod for good: the slice goes."""
     if not place.briefed:
         return None  # told again after the briefing
@@ -417,7 +417,7 @@ def removed(place: Place, message: RemovePod, ctx: Context) -> Outcome:
 # Answers of the cloud
 
 
-def completed(place: Place, message: Completed, ctx: Context) -> Outcome:
+def completed(place: WorkerPlace, message: Completed, ctx: Context) -> Outcome:
     """Act on a call that went well."""
     match message.effect:
         case CreatePod(spec=spec) if spec.labels[LABEL_INCARNATION] == place.incarnation:
@@ -435,7 +435,7 @@ def completed(place: Place, message: Completed, ctx: Context) -> Outcome:
     return None
 
 
-def _listed(place: Place, pods: tuple[Pod, ...], ctx: Context) -> Outcome:
+def _listed(place: WorkerPlace, pods: tuple[Pod, ...], ctx: Context) -> Outcome:
     commands: list[Command] = []
     for pod in pods:
         commands += _see(place, pod, ctx)
@@ -446,7 +446,7 @@ def _listed(place: Place, pods: tuple[Pod, ...], ctx: Context) -> Outcome:
     return (*commands, _report(place, ctx))
 
 
-def failed(place: Place, message: Failed, ctx: Context) -> Outcome:
+def failed(place: WorkerPlace, message: Failed, ctx: Context) -> Outcome:
     """Act on a call that failed."""
     judgement = judge_error(message.error)
     if isinstance(message.key, tuple):
@@ -455,7 +455,7 @@ def failed(place: Place, message: Failed, ctx: Context) -> Outcome:
         # An answer about an earlier pod of this name says nothing of the one that has it now.
         if stray is None or not isinstance(message.effect, DeletePod) or message.effect.uid != stray.uid:
             return None
-        if judgement.refusal is Refusal.ABSENT:
+        if judgement.refusal is CallRefusal.ABSENT:
             return (*_stray_gone(place, stray, ctx), _report(place, ctx))
         return (_stray_again(place, name, ctx),)
     if isinstance(message.effect, CreatePod):
@@ -464,7 +464,7 @@ def failed(place: Place, message: Failed, ctx: Context) -> Outcome:
             return None  # it was seen meanwhile
     place.retries += 1
     place.reason = judgement.text
-    place.denied = judgement.text if judgement.refusal is Refusal.FORBIDDEN else ""
+    place.denied = judgement.text if judgement.refusal is CallRefusal.FORBIDDEN else ""
     match message.effect:
         case CreatePod():
             if place.state in (PodState.ENDING, PodState.REMOVING):
@@ -473,18 +473,18 @@ def failed(place: Place, message: Failed, ctx: Context) -> Outcome:
                 return (*_give_up(place, ctx, fenced=False), _report(place, ctx))
             place.unsure = not isinstance(message.error, HAD_NO_EFFECT)
         case DeletePod(uid=uid):
-            if judgement.refusal is Refusal.ABSENT and place.pod is not None and place.pod.uid == uid:
+            if judgement.refusal is CallRefusal.ABSENT and place.pod is not None and place.pod.uid == uid:
                 return (*_pod_gone(place, ctx), _report(place, ctx))
     return (_later(place, ctx, judgement.retry_after), _report(place, ctx))
 
 
-def _later(place: Place, ctx: Context, at_least: int) -> Command:
+def _later(place: WorkerPlace, ctx: Context, at_least: int) -> Command:
     timing = place.seed.config.timing
     delay = backoff(max(1, place.retries), timing.retry_backoff, timing.retry_backoff_max, ctx.rng)
     return SetTimer("pod", max(delay, at_least), TryAgain("pod"))
 
 
-def _delete_again(place: Place, ctx: Context) -> Command:
+def _delete_again(place: WorkerPlace, ctx: Context) -> Command:
     """Repeat a deletion that was acknowledged but not seen to happen (INV-F7)."""
     timing = place.seed.config.timing
     place.retries += 1
@@ -492,13 +492,13 @@ def _delete_again(place: Place, ctx: Context) -> Command:
     return SetTimer("pod", delay, TryAgain("pod"))
 
 
-def _stray_again(place: Place, name: str, ctx: Context) -> Command:
+def _stray_again(place: WorkerPlace, name: str, ctx: Context) -> Command:
     timing = place.seed.config.timing
     delay = backoff(1, timing.deletion_retry, timing.deletion_patience, ctx.rng)
     return SetTimer(("stray", name), delay, TryAgain(f"stray {name}"))
 
 
-def try_again(place: Place, message: TryAgain, ctx: Context) -> Outcome:
+def try_again(place: WorkerPlace, message: TryAgain, ctx: Context) -> Outcome:
     """Repeat what failed."""
     if message.what == "report":
         return (_report(place, ctx),)
@@ -521,7 +521,7 @@ def try_again(place: Place, message: TryAgain, ctx: Context) -> Outcome:
 # The worker
 
 
-def dialled(place: Place, message: WorkerDialled, ctx: Context) -> Outcome:
+def dialled(place: WorkerPlace, message: WorkerDialled, ctx: Context) -> Outcome:
     """Register the worker, or refuse by name."""
     verdict = judge_dial(
         message,
@@ -548,7 +548,7 @@ def dialled(place: Place, message: WorkerDialled, ctx: Context) -> Outcome:
     return (*commands, _report(place, ctx))
 
 
-def examined(place: Place, message: WorkerExamined, ctx: Context) -> Outcome:
+def examined(place: WorkerPlace, message: WorkerExamined, ctx: Context) -> Outcome:
     """Say what was found in the pod of a worker that has not registered; that it was refused says more."""
     if place.state is not PodState.STARTING or message.incarnation != place.incarnation or place.refusal:
         return None
@@ -556,7 +556,7 @@ def examined(place: Place, message: WorkerExamined, ctx: Context) -> Outcome:
     return (_report(place, ctx),)
 
 
-def contact(place: Place, message: WorkerSeen, ctx: Context) -> Outcome:
+def contact(place: WorkerPlace, message: WorkerSeen, ctx: Context) -> Outcome:
     """Note a sign of life: nothing else happens, whatever the size of the fleet."""
     if place.info is not None and message.incarnation == place.incarnation:
         place.last_contact = ctx.attentive
@@ -568,7 +568,7 @@ def contact(place: Place, message: WorkerSeen, ctx: Context) -> Outcome:
     return (Tell(link, DialAgain(place.seed.worker_id, message.incarnation), conflate="dial"),)
 
 
-def hung_up(place: Place, message: WorkerHungUp, ctx: Context) -> Outcome:
+def hung_up(place: WorkerPlace, message: WorkerHungUp, ctx: Context) -> Outcome:
     """Note that the stream ended: the worker may dial again until its liveness runs out."""
     if place.info is None or message.incarnation != place.incarnation:
         return None
@@ -576,7 +576,7 @@ def hung_up(place: Place, message: WorkerHungUp, ctx: Context) -> Outcome:
     return (_report(place, ctx),)
 
 
-def check_liveness(place: Place, message: CheckLiveness, ctx: Context) -> Outcome:
+def check_liveness(place: WorkerPlace, message: CheckLiveness, ctx: Context) -> Outcome:
     """Judge the worker by the time since its last contact (INV-J10)."""
     if place.state is not PodState.REGISTERED:
         return None
@@ -588,7 +588,7 @@ def check_liveness(place: Place, message: CheckLiveness, ctx: Context) -> Outcom
     return (*_give_up(place, ctx, fenced=False), _report(place, ctx))
 
 
-def undelivered(place: Place, message: Undelivered, ctx: Context) -> Outcome:
+def undelivered(place: WorkerPlace, message: Undelivered, ctx: Context) -> Outcome:
     """Tell again later. Losses name an incarnation that never returns, so their order does not matter."""
     if isinstance(message.message, WorkerLost):
         loss = message.message
@@ -596,7 +596,7 @@ def undelivered(place: Place, message: Undelivered, ctx: Context) -> Outcome:
     return (SetTimer("report", FIRST_RETELL, TryAgain("report")),)
 
 
-def tell_loss(place: Place, message: WorkerLost, ctx: Context) -> Outcome:
+def tell_loss(place: WorkerPlace, message: WorkerLost, ctx: Context) -> Outcome:
     """Tell a loss that found the scheduler's mailbox full."""
     return (Tell(place.seed.scheduler, message),)
 

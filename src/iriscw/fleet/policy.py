@@ -95,7 +95,7 @@ Policy: TypeAlias = Callable[[GroupView], int]
 
 
 @attrs.frozen
-class Answer:
+class PolicyAnswer:
     """What came of asking a policy."""
 
     slices: int
@@ -115,7 +115,7 @@ def default_policy(view: GroupView) -> int:
     return max(view.min_slices, view.needed + spare)
 
 
-def ask(policy: Policy, view: GroupView) -> Answer:
+def ask(policy: Policy, view: GroupView) -> PolicyAnswer:
     """Ask a policy, whatever it does."""
     error = ""
     try:
@@ -125,4 +125,4 @@ def ask(policy: Policy, view: GroupView) -> Answer:
         error = "".join(traceback.format_exception_only(problem)).strip()[:MAX_ERROR_CHARS]
         slices = default_policy(view)
     most = max(view.max_slices, view.alive)
-    return Answer(min(max(slices, view.min_slices), most), error)
+    return PolicyAnswer(min(max(slices, view.min_slices), most), error)

@@ -48,7 +48,7 @@ class SliceDeleted:
 
 
 @attrs.define
-class Promise:
+class SlicePromise:
     """What is promised about one slice."""
 
     requested_at_ns: int
@@ -56,7 +56,7 @@ class Promise:
     doomed: str = ""
 
 
-Promises = dict[str, Promise]
+Promises = dict[str, SlicePromise]
 """By slice id, in the order of their requests."""
 
 
@@ -64,7 +64,7 @@ def evolve(promises: Promises, fact: object) -> None:
     """Apply a record. Total: what names an unknown slice changes nothing."""
     match fact:
         case SliceRequested():
-            promises[fact.slice_id] = Promise(fact.requested_at_ns)
+            promises[fact.slice_id] = SlicePromise(fact.requested_at_ns)
         case SlicePoolCreated():
             if fact.slice_id in promises:
                 promises[fact.slice_id].pool_uid = fact.pool_uid

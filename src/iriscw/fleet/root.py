@@ -60,7 +60,7 @@ from iriscw.fleet.model import (
 )
 from iriscw.fleet.orphans import Orphans, Thing
 from iriscw.fleet.pacing import REMOVALS_BURST, REMOVALS_PER_MINUTE, TokenBucket, backoff
-from iriscw.fleet.routing import IdleSlice, Offer, Routing, route, spreads
+from iriscw.fleet.routing import GroupOffer, IdleSlice, Routing, route, spreads
 from iriscw.fleet.signals import (
     Evaluate,
     GroupReported,
@@ -336,7 +336,7 @@ def _reasons(fleet: Fleet, routing: Routing) -> tuple[tuple[str, str], ...]:
     return (*routing.reasons, *((entry.demand_id, beyond) for entry in fleet.demand[MAX_DEMAND_ENTRIES:]))
 
 
-def offers(fleet: Fleet) -> list[Offer]:
+def offers(fleet: Fleet) -> list[GroupOffer]:
     """Return what each group can take; one quota that is used up closes all groups that share it."""
     used_up = {
         group.quota_pool: group.name
@@ -349,14 +349,14 @@ def offers(fleet: Fleet) -> list[Offer]:
         report = fleet.reports.get(group.name)
         if report is None:
             # Demand may name a group that is only starting: it says what it can take once it has looked.
-            result.append(Offer(group, Availability.COOLDOWN, empty_row(group).reason))
+            result.append(GroupOffer(group, Availability.COOLDOWN, empty_row(group).reason))
             continue
         state, reason, room = report.availability, report.row.reason, report.room
         if group.quota_pool in used_up and state.accepts:
             state, room = Availability.QUOTA_EXCEEDED, 0
             reason = f"it shares the quota {group.quota_pool!r} with {used_up[group.quota_pool]!r}"
         result.append(
-            Offer(
+            GroupOffer(
                 group,
                 state,
                 reason,

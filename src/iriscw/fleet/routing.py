@@ -76,7 +76,7 @@ class IdleSlice:
 
 
 @attrs.frozen
-class Offer:
+class GroupOffer:
     """What a group can take now."""
 
     config: GroupConfig
@@ -313,7 +313,7 @@ def _order(entry: DemandEntry) -> tuple[int, int, int, int, int, str]:
     return (entry.band, -entry.gang_size, *size, entry.demand_id)
 
 
-def route(entries: Sequence[DemandEntry], offers: Sequence[Offer]) -> Routing:
+def route(entries: Sequence[DemandEntry], offers: Sequence[GroupOffer]) -> Routing:
     """Route all demand: pure, and the same for the same arguments."""
     bays = _lay_out(entries, offers)
     by_name = {offer.config.name: offer for offer in offers}
@@ -364,7 +364,7 @@ Fit: TypeAlias = dict[str, dict[Place, None]]
 """By group: where its idle slices are that do for a gang that it takes slices for."""
 
 
-def _lay_out(entries: Sequence[DemandEntry], offers: Sequence[Offer]) -> Bays:
+def _lay_out(entries: Sequence[DemandEntry], offers: Sequence[GroupOffer]) -> Bays:
     """Return a bay for all slices of a group that are in one round, and alike."""
     gangs = [entry for entry in entries if entry.count > 0 and spreads(entry)]
     asked = dict.fromkeys(entry.gang_by for entry in gangs)
@@ -504,7 +504,7 @@ def _spread(
     entry: DemandEntry,
     fitting: Sequence[GroupConfig],
     bays: Bays,
-    offers: Mapping[str, Offer],
+    offers: Mapping[str, GroupOffer],
     fit: Fit,
 ) -> tuple[Shares, int]:
     """Pack gangs that spread, one after the other: give how many tasks went where, and how many found no place.
@@ -553,7 +553,9 @@ def _try(entry: DemandEntry, count: int, sharing: Sharing, bays: Bays, rounds: S
     return Trial(sharing, found, left)
 
 
-def _keep(entry: DemandEntry, sharings: Sequence[Sharing], bays: Bays, offers: Mapping[str, Offer]) -> Trial | None:
+def _keep(
+    entry: DemandEntry, sharings: Sequence[Sharing], bays: Bays, offers: Mapping[str, GroupOffer]
+) -> Trial | None:
     """Keep what is there for one gang, where groups that are closed now would have room for the rest."""
     best: Trial | None = None
     for sharing in sharings:
@@ -582,7 +584,7 @@ def _impossible(misfits: Mapping[str, str], *, final: bool) -> str:
     return f"no scale group can ever run this: {why}" if final else f"no scale group is known to run this: {why}"
 
 
-def _sentence(shares: Shares, left: int, fitting: Sequence[GroupConfig], offers: Mapping[str, Offer]) -> str:
+def _sentence(shares: Shares, left: int, fitting: Sequence[GroupConfig], offers: Mapping[str, GroupOffer]) -> str:
     parts = []
     for (name, round_), count in shares.items():
         tasks = f"{count} task{'s' if count != 1 else ''}"
@@ -605,7 +607,7 @@ def _sentence(shares: Shares, left: int, fitting: Sequence[GroupConfig], offers:
     return "; ".join(parts)
 
 
-def _ready(offer: Offer) -> str:
+def _ready(offer: GroupOffer) -> str:
     """Say when the first slice on its way should be ready: by the clock, so that the sentence stays the same."""
     if offer.expected_at is None:
         return ""
@@ -617,7 +619,7 @@ def _ready(offer: Offer) -> str:
     return f", the first ready at about {at} UTC"
 
 
-def _boots(offer: Offer) -> str:
+def _boots(offer: GroupOffer) -> str:
     """Say how long boots take."""
     if not offer.boot_estimate:
         return ""

@@ -58,7 +58,7 @@ class NotTree(ValueError):
     """These bytes are no ``pstree.img``."""
 
 
-class Span(NamedTuple):
+class AddressSpan(NamedTuple):
     """One range of addresses whose pages are in the file."""
 
     start: int
@@ -74,7 +74,7 @@ class Pagemap(NamedTuple):
 
     pages: int
     """The number in the name of the file of pages."""
-    spans: tuple[Span, ...]
+    spans: tuple[AddressSpan, ...]
 
     @property
     def size_bytes(self) -> int:
@@ -96,7 +96,7 @@ def read_pagemap(data: bytes, page_size: int) -> Pagemap:
         raise NotPagemap(str(error)) from error
     if not entries:
         raise NotPagemap("it has no beginning")
-    spans: list[Span] = []
+    spans: list[AddressSpan] = []
     offset = 0
     for entry in entries[1:]:
         start = unsigned(entry.get(1))
@@ -109,7 +109,7 @@ def read_pagemap(data: bytes, page_size: int) -> Pagemap:
         if start % page_size or not 0 < length <= MAX_ADDRESS - start:
             raise NotPagemap(f"a range of {length} bytes at {start:#x}")
         if flags & PRESENT:
-            spans.append(Span(start, start + length, offset, bool(flags & LAZY)))
+            spans.append(AddressSpan(start, start + length, offset, bool(flags & LAZY)))
             offset += length
     return Pagemap(unsigned(entries[0].get(1)), tuple(spans))
 

@@ -78,7 +78,7 @@ class Cause(enum.Enum):
 
 
 @attrs.frozen
-class Row:
+class LogRow:
     """One line of the table: what the log says, what it means, and what people can do."""
 
     cause: Cause
@@ -92,8 +92,8 @@ class Row:
         return re.compile(self.expression)
 
 
-def _row(cause: Cause, pattern: str, error: type[OperationError], advice: str) -> Row:
-    return Row(cause, pattern, error, advice)
+def _row(cause: Cause, pattern: str, error: type[OperationError], advice: str) -> LogRow:
+    return LogRow(cause, pattern, error, advice)
 
 
 CAUSES: Final = (
@@ -274,7 +274,7 @@ CAUSES: Final = (
 
 
 @attrs.frozen
-class Failure:
+class CriuFailure:
     """Why CRIU failed: for records, and for people."""
 
     cause: Cause
@@ -297,7 +297,7 @@ def error_lines(log: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def classify(log: str, said: str = "", *, doing: str) -> Failure:
+def classify(log: str, said: str = "", *, doing: str) -> CriuFailure:
     """Say why CRIU failed.
 
     Args:
@@ -315,5 +315,5 @@ def classify(log: str, said: str = "", *, doing: str) -> Failure:
     told = "; ".join(lines[:MAX_LINES]) or "it gave no reason"
     for row in CAUSES:
         if any(row.pattern.search(line) for line in lines):
-            return Failure(row.cause, row.error, f"CRIU could not {doing} the tree: {row.advice} ({told})")
-    return Failure(Cause.UNKNOWN, CriuFailed, f"CRIU could not {doing} the tree: {told}")
+            return CriuFailure(row.cause, row.error, f"CRIU could not {doing} the tree: {row.advice} ({told})")
+    return CriuFailure(Cause.UNKNOWN, CriuFailed, f"CRIU could not {doing} the tree: {told}")

@@ -33,7 +33,7 @@ STATISTICS_MAGIC: Final = bytes.fromhex("4059105506330957")
 """How ``stats-dump`` and ``stats-restore`` begin: a service file of CRIU, with statistics."""
 
 
-class Kind(enum.IntEnum):
+class CriuMessageKind(enum.IntEnum):
     """What is asked, and what an answer is about."""
 
     DUMP = 1
@@ -56,7 +56,7 @@ class NotUnderstood(ValueError):
 
 
 @attrs.frozen
-class Answer:
+class CriuAnswer:
     """One message of CRIU: a notification that waits for a reply, or how it ended.
 
     Attributes:
@@ -70,7 +70,7 @@ class Answer:
         git_id: Likewise.
     """
 
-    kind: Kind
+    kind: CriuMessageKind
     success: bool
     script: str = ""
     pid: int = 0
@@ -85,7 +85,7 @@ def ask_dump(pid: int, options: CriuOptions, *, images: str, timeout_s: int) -> 
 
     ``timeout_s`` bounds the freezing alone.
     """
-    return encode([(1, Kind.DUMP), (2, [(2, pid), *_common(options, images, "dump.log"), (45, timeout_s)])])
+    return encode([(1, CriuMessageKind.DUMP), (2, [(2, pid), *_common(options, images, "dump.log"), (45, timeout_s)])])
 
 
 def ask_restore(options: CriuOptions, *, images: str, lazy: bool = False) -> bytes:
@@ -95,7 +95,9 @@ def ask_restore(options: CriuOptions, *, images: str, lazy: bool = False) -> byt
     with a terminal is a child of whoever started that CRIU instead (``rst_sibling``): it stays one when CRIU ends.
     """
     more: list[tuple[int, int | str]] = [(26, True)] if options.shell_job else []
-    return encode([(1, Kind.RESTORE), (2, [*_common(options, images, "restore.log"), *more, (48, lazy), (69, True)])])
+    return encode(
+        [(1, CriuMessageKind.RESTORE), (2, [*_common(options, images, "restore.log"), *more, (48, lazy), (69, True)])]
+    )
 
 
 OTHERS_FIELDS: Final = (3, 11, 14, 15, 16, 17, 48, 49, 51)
@@ -104,7 +106,7 @@ descriptors of folders, lazy pages, a file with options.
 """
 
 
-def kind_of(request: bytes) -> Kind | None:
+def kind_of(request: bytes) -> CriuMessageKind | None:
     """Say what a request of somebody else asks for; None for what iriscw never asks.
 
     Raises:
@@ -114,7 +116,7 @@ def kind_of(request: bytes) -> Kind | None:
         number = unsigned(decode(request).get(1))
     except NotProtobuf as error:
         raise NotUnderstood(f"{error}") from error
-    return next((kind for kind in Kind if kind == number), None)
+    return next((kind for kind in CriuMessageKind if kind == number), None)
 
 
 def taken_over(request: bytes, options: CriuOptions, *, images: str, timeout_s: int = 0) -> bytes:
@@ -133,7 +135,7 @@ def taken_over(request: bytes, options: CriuOptions, *, images: str, timeout_s: 
     """
     try:
         fields = decode(request)
-        restores = Kind(unsigned(fields.get(1))) is Kind.RESTORE
+        restores = CriuMessageKind(unsigned(fields.get(1))) is CriuMessageKind.RESTORE
         ours = _common(options, images, "restore.log" if restores else "dump.log")
         ours += [(69, True)] if restores else [(45, timeout_s)]
         more: list[tuple[int, int | str | bytes | None]] = [*ours, *((number, None) for number in OTHERS_FIELDS)]
@@ -168,10 +170,10 @@ def _common(options: CriuOptions, images: str, log_file: str) -> list[tuple[int,
 
 def reply(*, success: bool) -> bytes:
     """Answer a notification."""
-    return encode([(1, Kind.NOTIFY), (3, success)])
+    return encode([(1, CriuMessageKind.NOTIFY), (3, success)])
 
 
-def read_answer(data: bytes) -> Answer:
+def read_answer(data: bytes) -> CriuAnswer:
     """Read one message of CRIU.
 
     Raises:
@@ -179,16 +181,16 @@ def read_answer(data: bytes) -> Answer:
     """
     try:
         fields = decode(data)
-        kind = Kind(unsigned(fields.get(1)))
+        kind = CriuMessageKind(unsigned(fields.get(1)))
         version = message(fields.get(10))
-        return Answer(
+        return CriuAnswer(
             kind=kind,
             success=bool(unsigned(fields.get(2))),
             script=text(message(fields.get(5)).get(1)),
             pid=signed(message(fields.get(4)).get(1)) or signed(message(fields.get(5)).get(2)),
             number=abs(signed(fields.get(7))),
             text=text(fields.get(9)),
-            version=_version(version) if kind is Kind.VERSION else "",
+            version=_version(version) if kind is CriuMessageKind.VERSION else "",
             git_id=text(version.get(3)),
         )
     except (NotProtobuf, ValueError) as error:

@@ -42,19 +42,19 @@ from iriscw.freeze.model import (
     CudaTask,
     DumpReport,
     DumpRequest,
-    Ending,
     FreeMemory,
-    Frozen,
-    Gpu,
+    FrozenTree,
     Hook,
-    Host,
+    ImageHost,
     Kept,
     Met,
+    NvmlGpu,
+    OperationEnding,
+    ProcessTree,
     RestoreRequest,
     SweepRequest,
-    Task,
     TaskIdentity,
-    Tree,
+    TreeProcess,
 )
 from iriscw.freeze.traits import OpenFile
 from iriscw.runtime.vocabulary import message
@@ -70,15 +70,15 @@ class Look:
 
 
 @message
-class Seen:
+class Looked:
     """What a :class:`Look` found."""
 
-    host: Host
-    tree: Tree
+    host: ImageHost
+    tree: ProcessTree
     criu: CriuAbility
     cuda: CudaAbility
     cuda_tasks: tuple[CudaTask, ...]
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[NvmlGpu, ...]
     memory: FreeMemory
     promised_bytes: int | None
     """What others may still write into the tier, if it is memory; None if it is a disk."""
@@ -167,7 +167,7 @@ class Dumped:
     """A tree that is held, as it is in the images."""
 
     report: DumpReport
-    tree: Tree
+    tree: ProcessTree
     cuda_tasks: tuple[CudaTask, ...]
 
 
@@ -217,7 +217,7 @@ class Seal:
     """Give every byte a digest, and write all to the disk."""
 
     operation: str
-    frozen: Frozen
+    frozen: FrozenTree
     labels: tuple[tuple[str, str], ...]
 
 
@@ -238,7 +238,7 @@ class Discard:
 
 
 @message
-class Open:
+class OpenArtifact:
     """Pin an artifact, read its manifest and look at this machine. Nothing is touched."""
 
     artifact: str
@@ -248,13 +248,13 @@ class Open:
 
 @message
 class Opened:
-    """What :class:`Open` found."""
+    """What :class:`OpenArtifact` found."""
 
     kept: Kept
-    host: Host
+    host: ImageHost
     criu: CriuAbility
     cuda: CudaAbility
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[NvmlGpu, ...]
     taken: tuple[int, ...]
     """Numbers of the artifact's tasks, as they are in its images, that somebody has now."""
     living: tuple[TaskIdentity, ...]
@@ -296,7 +296,7 @@ class Prove:
 
     operation: str
     artifact: str
-    frozen: tuple[Task, ...]
+    frozen: tuple[TreeProcess, ...]
     tasks: tuple[TaskIdentity, ...]
     returned: tuple[TaskIdentity, ...]
     """Who came back from it before."""
@@ -323,7 +323,7 @@ class AwaitPages:
 
 
 @message
-class Sweep:
+class SweepRestore:
     """End what a restore of unknown outcome left."""
 
     request: SweepRequest
@@ -349,6 +349,6 @@ class Unpin:
 
     artifact: str
     operation: str
-    ending: Ending | None = None
+    ending: OperationEnding | None = None
     """How the operation ends then; None: as its records say."""
     tries: int = 0

@@ -51,6 +51,7 @@ from iriscw.freeze.effects import (
     EndTree,
     LockCuda,
     Look,
+    Looked,
     Publish,
     Quiesce,
     ReadStates,
@@ -58,7 +59,6 @@ from iriscw.freeze.effects import (
     Reserve,
     RestoreCuda,
     Seal,
-    Seen,
     States,
     UnlockCuda,
     Unpin,
@@ -69,10 +69,10 @@ from iriscw.freeze.messages import Again, CancelOperation, FreezeTree, Operation
 from iriscw.freeze.model import (
     CudaTask,
     DumpRequest,
-    Ending,
     FreezePhase as Phase,
     FreezePlan,
-    Frozen,
+    FrozenTree,
+    OperationEnding,
     Outcome,
     Room,
     Sealed,
@@ -91,7 +91,7 @@ from iriscw.freeze.records import (
     FreezeUndoing,
     FreezeUnheard,
 )
-from iriscw.freeze.settling import READ_AGAIN_NS, End, Settled, Wait, settle
+from iriscw.freeze.settling import READ_AGAIN_NS, Settled, SettlingEnd, WaitAndRead, settle
 from iriscw.runtime.vocabulary import (
     SECOND,
     Cancel,
@@ -121,7 +121,7 @@ STAYS_IN_USE = "the checkpoint stays in use, and cannot be removed"
 """What is said if an artifact could not be let go at the end; ``iriscw checkpoints --release`` does it later."""
 
 
-class Turn(enum.Enum):
+class FreezeTurn(enum.Enum):
     """What is done about a phase that did not come to its end."""
 
     OVER = "over"
@@ -135,7 +135,7 @@ class Turn(enum.Enum):
 
 
 @attrs.frozen
-class Row:
+class FreezeRow:
     """One phase: what is done in it, and what follows."""
 
     does: str
@@ -143,25 +143,25 @@ class Row:
     """After success, if the tree is to end."""
     then_running: Phase
     """After success, if it is to run on."""
-    failed: Turn
-    crashed: Turn
-    crashed_running: Turn
+    failed: FreezeTurn
+    crashed: FreezeTurn
+    crashed_running: FreezeTurn
 
 
-_E, _U, _A, _L = Turn.OVER, Turn.UNDO, Turn.AGAIN, Turn.LOOK
+_E, _U, _A, _L = FreezeTurn.OVER, FreezeTurn.UNDO, FreezeTurn.AGAIN, FreezeTurn.LOOK
 _P = Phase
-PHASES: Mapping[Phase, Row] = {
-    _P.LOOKING: Row("reads the tree, CRIU and CUDA; the gates", _P.RESERVING, _P.RESERVING, _E, _E, _E),
-    _P.RESERVING: Row("takes room for the artifact", _P.QUIESCING, _P.QUIESCING, _U, _U, _U),
-    _P.QUIESCING: Row("brings the application to rest, if it has a hook", _P.LOCKING, _P.LOCKING, _U, _U, _U),
-    _P.LOCKING: Row("locks every CUDA process", _P.CHECKPOINTING, _P.CHECKPOINTING, _U, _U, _U),
-    _P.CHECKPOINTING: Row("moves device memory into the processes", _P.DUMPING, _P.DUMPING, _U, _U, _U),
-    _P.DUMPING: Row("has CRIU write the images, and hold the tree", _P.SEALING, _P.RESUMING, _U, _U, _U),
-    _P.RESUMING: Row("lets the tree run on", _P.SEALING, _P.SEALING, _A, _A, _A),
-    _P.SEALING: Row("gives every byte a digest", _P.PUBLISHING, _P.PUBLISHING, _U, _U, _A),
-    _P.PUBLISHING: Row("makes the artifact visible", _P.ENDING, _P.OVER, _U, _U, _A),
-    _P.ENDING: Row("kills the tree", _P.OVER, _P.OVER, _A, _L, _L),
-    _P.UNDOING: Row("brings the tree back to running, removes what was written", _P.OVER, _P.OVER, _A, _A, _A),
+PHASES: Mapping[Phase, FreezeRow] = {
+    _P.LOOKING: FreezeRow("reads the tree, CRIU and CUDA; the gates", _P.RESERVING, _P.RESERVING, _E, _E, _E),
+    _P.RESERVING: FreezeRow("takes room for the artifact", _P.QUIESCING, _P.QUIESCING, _U, _U, _U),
+    _P.QUIESCING: FreezeRow("brings the application to rest, if it has a hook", _P.LOCKING, _P.LOCKING, _U, _U, _U),
+    _P.LOCKING: FreezeRow("locks every CUDA process", _P.CHECKPOINTING, _P.CHECKPOINTING, _U, _U, _U),
+    _P.CHECKPOINTING: FreezeRow("moves device memory into the processes", _P.DUMPING, _P.DUMPING, _U, _U, _U),
+    _P.DUMPING: FreezeRow("has CRIU write the images, and hold the tree", _P.SEALING, _P.RESUMING, _U, _U, _U),
+    _P.RESUMING: FreezeRow("lets the tree run on", _P.SEALING, _P.SEALING, _A, _A, _A),
+    _P.SEALING: FreezeRow("gives every byte a digest", _P.PUBLISHING, _P.PUBLISHING, _U, _U, _A),
+    _P.PUBLISHING: FreezeRow("makes the artifact visible", _P.ENDING, _P.OVER, _U, _U, _A),
+    _P.ENDING: FreezeRow("kills the tree", _P.OVER, _P.OVER, _A, _L, _L),
+    _P.UNDOING: FreezeRow("brings the tree back to running, removes what was written", _P.OVER, _P.OVER, _A, _A, _A),
 }
 """The life of a freeze. NEW and OVER owe nothing."""
 
@@ -175,7 +175,7 @@ class Freeze:
 
     phase: Phase = Phase.NEW
     plan: FreezePlan | None = None
-    frozen: Frozen | None = None
+    frozen: FrozenTree | None = None
     reserved_bytes: int = 0
     room: Room | None = None
     dumped: FreezeDumped | None = None
@@ -317,15 +317,15 @@ def again(freeze: Freeze, message: Again, ctx: Context) -> Returned:
     return None if freeze.phase is Phase.OVER else (Run(KEY, message.effect),)
 
 
-def _turn(freeze: Freeze, turn: Turn, kind: str, text: str, ctx: Context) -> Decision:
+def _turn(freeze: Freeze, turn: FreezeTurn, kind: str, text: str, ctx: Context) -> Decision:
     match turn:
-        case Turn.OVER:
+        case FreezeTurn.OVER:
             return _over(freeze, Outcome.UNDONE, kind, text, ctx)
-        case Turn.AGAIN if freeze.phase in (Phase.UNDOING, Phase.RESUMING):
+        case FreezeTurn.AGAIN if freeze.phase in (Phase.UNDOING, Phase.RESUMING):
             return Decision(commands=(_let_go(freeze),))
-        case Turn.AGAIN:
+        case FreezeTurn.AGAIN:
             return Decision(commands=(Run(KEY, _EFFECTS[freeze.phase](freeze)),))
-        case Turn.LOOK:
+        case FreezeTurn.LOOK:
             return Decision(commands=(_let_go(freeze),))
     return _undo(freeze, kind, text)
 
@@ -464,7 +464,9 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
         case ReadStates(reading=reading) if freeze.phase is Phase.ENDING:  # who lives decides, and nobody knows
             if reading < TRIES:
                 return (SetTimer(KEY, AGAIN_NS, Again(_read_states(freeze, reading + 1))),)
-            return _unpin(freeze, Ending(Outcome.LEFT, kind, f"whether the tree was ended cannot be read: {text}"))
+            return _unpin(
+                freeze, OperationEnding(Outcome.LEFT, kind, f"whether the tree was ended cannot be read: {text}")
+            )
         case ReadStates(reading=reading):
             unknown = tuple((task, None) for task in freeze.cuda_identities)
             return _settled(freeze, States(freeze.tasks, unknown), reading, ctx)
@@ -491,12 +493,12 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
     return _turn(freeze, PHASES[freeze.phase].failed, kind, text, ctx)
 
 
-def _seen(freeze: Freeze, seen: Seen, ctx: Context) -> Returned:
+def _seen(freeze: Freeze, seen: Looked, ctx: Context) -> Returned:
     plan = freeze.asked
     shut = first_shut(TREE_GATES, plan, seen.tree) or first_shut(FREEZE_GATES, plan, seen)
     if shut is not None:
         return _over(freeze, Outcome.UNDONE, "GateRefused", f"{shut.gate}: {shut.text}", ctx)
-    frozen = Frozen(
+    frozen = FrozenTree(
         host=seen.host,
         criu=seen.criu,
         options=plan.options,
@@ -537,17 +539,17 @@ def _dumped(freeze: Freeze, dumped: Dumped, ctx: Context) -> Returned:
 def _published(freeze: Freeze) -> Returned:
     if freeze.asked.leave_running:
         if freeze.gone:
-            return _unpin(freeze, Ending(Outcome.FROZEN, "TargetGone", freeze.gone))
-        return _unpin(freeze, Ending(Outcome.COPIED, "HookFailed" if freeze.unheard else "", freeze.unheard))
+            return _unpin(freeze, OperationEnding(Outcome.FROZEN, "TargetGone", freeze.gone))
+        return _unpin(freeze, OperationEnding(Outcome.COPIED, "HookFailed" if freeze.unheard else "", freeze.unheard))
     return _next(freeze)
 
 
-def _unpin(freeze: Freeze, ending: Ending) -> Decision:
+def _unpin(freeze: Freeze, ending: OperationEnding) -> Decision:
     """Let others remove the artifact, and end: until then nobody does."""
     return Decision(commands=(Run(KEY, Unpin(freeze.id, freeze.id, ending)),))
 
 
-def _unpinned(freeze: Freeze, ending: Ending | None, ctx: Context, more: str = "") -> Returned:
+def _unpinned(freeze: Freeze, ending: OperationEnding | None, ctx: Context, more: str = "") -> Returned:
     """End as it was to: that the artifact stays in use changes no outcome (INV-C15), but is said."""
     assert ending is not None
     return _over(freeze, ending.outcome, ending.kind, "; ".join(each for each in (ending.text, more) if each), ctx)
@@ -614,16 +616,16 @@ def _settled(freeze: Freeze, states: States, reading: int, ctx: Context) -> Retu
         only_locked=Phase.CHECKPOINTING not in freeze.steps,
     )
     match step:
-        case Wait.READ_AGAIN:
+        case WaitAndRead.READ_AGAIN:
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(freeze, reading + 1))),)
-        case Settled(end=End.HOPELESS, text=text):
+        case Settled(end=SettlingEnd.HOPELESS, text=text):
             return _give_up(freeze, text)
-        case Settled(end=End.GONE, text=text) if (
+        case Settled(end=SettlingEnd.GONE, text=text) if (
             freeze.phase is Phase.UNDOING and freeze.sealed is not None and not _lost_too(freeze)
         ):
             return _begin(freeze, Phase.PUBLISHING, FreezeFateKnown(freeze.gone or text))
         case Settled(end=end, text=text):
-            return _rest(freeze, FreezeFateKnown((freeze.gone or text) if end is End.GONE else ""))
+            return _rest(freeze, FreezeFateKnown((freeze.gone or text) if end is SettlingEnd.GONE else ""))
     return (Run(KEY, step),)
 
 
@@ -651,10 +653,12 @@ def _killed(freeze: Freeze, left: tuple[TaskIdentity, ...], tries: int, ctx: Con
         return (SetTimer(KEY, AGAIN_NS, Again(_end_tree(freeze, tries + 1))),)
     if left:
         named = ", ".join(str(task.pid) for task in left[:8])
-        return _unpin(freeze, Ending(Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}"))
+        return _unpin(
+            freeze, OperationEnding(Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}")
+        )
     match freeze.phase:
         case Phase.ENDING:
-            return _unpin(freeze, Ending(Outcome.FROZEN, "TargetGone" if freeze.gone else "", freeze.gone))
+            return _unpin(freeze, OperationEnding(Outcome.FROZEN, "TargetGone" if freeze.gone else "", freeze.gone))
         case Phase.RESUMING:
             return _next(freeze)
         case Phase.UNDOING if freeze.dumped is not None:

@@ -11,8 +11,18 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from iriscw.freeze.effects import Opened, Seen
-from iriscw.freeze.model import CudaState, FreezePlan, Frozen, Gpu, Hook, HookKind, Numbers, ThawPlan, Tree
+from iriscw.freeze.effects import Looked, Opened
+from iriscw.freeze.model import (
+    CudaState,
+    FreezePlan,
+    FrozenTree,
+    Hook,
+    HookKind,
+    Numbers,
+    NvmlGpu,
+    ProcessTree,
+    ThawPlan,
+)
 from iriscw.freeze.traits import Obstacle
 
 VRAM_MARGIN_BYTES = 256 << 20
@@ -37,19 +47,19 @@ class Gate(Generic[Plan, Sight]):
 
 
 @attrs.frozen
-class Refusal:
+class GateRefusal:
     """The gate that is shut, and why."""
 
     gate: str
     text: str
 
 
-def first_shut(gates: tuple[Gate[Plan, Sight], ...], plan: Plan, sight: Sight) -> Refusal | None:
+def first_shut(gates: tuple[Gate[Plan, Sight], ...], plan: Plan, sight: Sight) -> GateRefusal | None:
     """Return the first gate that is shut."""
     for gate in gates:
         text = gate.check(plan, sight)
         if text:
-            return Refusal(gate.name, text)
+            return GateRefusal(gate.name, text)
     return None
 
 
@@ -103,7 +113,7 @@ NOT_IN_CONTAINERS = (Obstacle.NAMESPACE, Obstacle.ELSEWHERE, Obstacle.MOUNTS, Ob
 """
 
 
-def _nothing_in_the_way(plan: FreezePlan, tree: Tree) -> str:
+def _nothing_in_the_way(plan: FreezePlan, tree: ProcessTree) -> str:
     for each in tree.hindrances:
         first = each.obstacle is Obstacle.NAMESPACE
         inside = each.obstacle in NOT_IN_CONTAINERS
@@ -112,7 +122,7 @@ def _nothing_in_the_way(plan: FreezePlan, tree: Tree) -> str:
     return ""
 
 
-def _terminal(plan: FreezePlan, tree: Tree) -> str:
+def _terminal(plan: FreezePlan, tree: ProcessTree) -> str:
     def found(obstacle: Obstacle) -> list[str]:
         return [each.text for each in tree.hindrances if each.obstacle is obstacle]
 
@@ -129,7 +139,7 @@ def _terminal(plan: FreezePlan, tree: Tree) -> str:
     return f"{leads[0]}: freeze the program below it, or the tree that holds the other side" if leads else ""
 
 
-def _connections(plan: FreezePlan, tree: Tree) -> str:
+def _connections(plan: FreezePlan, tree: ProcessTree) -> str:
     if plan.options.tcp_established and plan.options.tcp_close:
         return "connections are either kept or given up: --tcp-established or --tcp-close, not both"
     found = next((each.text for each in tree.hindrances if each.obstacle is Obstacle.TCP), "")
@@ -137,7 +147,7 @@ def _connections(plan: FreezePlan, tree: Tree) -> str:
     return "" if allowed or not found else f"{found}: freeze it with --tcp-established, or with --tcp-close"
 
 
-TREE_GATES: tuple[Gate[FreezePlan, Tree], ...] = (
+TREE_GATES: tuple[Gate[FreezePlan, ProcessTree], ...] = (
     Gate(
         "target",
         "nothing that cannot be brought back: io_uring, what is shared with the outside, a tracer, mounts of its own",
@@ -149,11 +159,11 @@ TREE_GATES: tuple[Gate[FreezePlan, Tree], ...] = (
 """What the tree itself has to be. Asked before it is touched, and once more when it is held: it may have changed."""
 
 
-def _cuda_can(plan: FreezePlan, seen: Seen) -> str:
+def _cuda_can(plan: FreezePlan, seen: Looked) -> str:
     return seen.cuda.reason or "the driver cannot checkpoint" if seen.cuda_tasks and not seen.cuda.available else ""
 
 
-def _cuda_is_free(plan: FreezePlan, seen: Seen) -> str:
+def _cuda_is_free(plan: FreezePlan, seen: Looked) -> str:
     stopped = [task.identity for task in seen.tree.tasks if task.stopped]
     for task in seen.cuda_tasks:
         if task.identity in stopped:
@@ -174,23 +184,23 @@ def _cuda_is_free(plan: FreezePlan, seen: Seen) -> str:
     return ""
 
 
-def _one_gpu_map(plan: FreezePlan, seen: Seen) -> str:
+def _one_gpu_map(plan: FreezePlan, seen: Looked) -> str:
     known = [gpu.uuid for gpu in seen.gpus]
     missing = [uuid for task in seen.cuda_tasks for uuid in task.by_gpu if uuid not in known]
     return f"GPU {missing[0]} is in use and not listed by NVML" if missing else ""
 
 
-def image_bytes(seen: Seen) -> int:
+def image_bytes(seen: Looked) -> int:
     """Return the most that the images of a tree may take: its memory, and what comes off the GPUs."""
     return seen.tree.memory_bytes + device_bytes(seen) + IMAGE_SLACK_BYTES
 
 
-def device_bytes(seen: Seen) -> int:
+def device_bytes(seen: Looked) -> int:
     """Return what CUDA will copy into the memory of the processes: it is there twice until the tree has ended."""
     return sum(task.device_bytes for task in seen.cuda_tasks)
 
 
-def _enough_memory(plan: FreezePlan, seen: Seen) -> str:
+def _enough_memory(plan: FreezePlan, seen: Looked) -> str:
     """Compare what is taken with what is free, for us, for the tree, and for both on the machine."""
     images = 0 if seen.promised_bytes is None else image_bytes(seen)
     device, promised = device_bytes(seen), seen.promised_bytes or 0
@@ -211,7 +221,7 @@ def _enough_memory(plan: FreezePlan, seen: Seen) -> str:
     return ""
 
 
-FREEZE_GATES: tuple[Gate[FreezePlan, Seen], ...] = (
+FREEZE_GATES: tuple[Gate[FreezePlan, Looked], ...] = (
     Gate("cuda", "a driver that can checkpoint, where the tree uses CUDA", _cuda_can),
     Gate(
         "cuda-state", "no process that uses CUDA is stopped, or locked or checkpointed by somebody else", _cuda_is_free
@@ -387,7 +397,7 @@ def _driver(plan: ThawPlan, opened: Opened) -> str:
     return ""
 
 
-def whole_map(was: Frozen, asked: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def whole_map(was: FrozenTree, asked: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """Return the map of GPUs as the driver wants it: each GPU that was used, those that stay too; none if all stay.
 
     NVIDIA: if pairs are given, they must contain every checkpointed GPU (``cuCheckpointProcessRestore``).
@@ -433,7 +443,7 @@ def needed_vram(plan: ThawPlan, opened: Opened) -> dict[str, int]:
 
 
 def _vram(plan: ThawPlan, opened: Opened) -> str:
-    here: dict[str, Gpu] = {gpu.uuid: gpu for gpu in opened.gpus}
+    here: dict[str, NvmlGpu] = {gpu.uuid: gpu for gpu in opened.gpus}
     for uuid, needed in needed_vram(plan, opened).items():
         free = here[uuid].free_bytes
         if free < needed:

@@ -46,7 +46,7 @@ class Met:
 
 
 @attrs.frozen
-class Task:
+class TreeProcess:
     """One process of a tree, as it is now."""
 
     identity: TaskIdentity
@@ -69,10 +69,10 @@ class Task:
 
 
 @attrs.frozen
-class Tree:
+class ProcessTree:
     """A process with all below it: parents before their children, the root first."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[TreeProcess, ...]
     hindrances: tuple[Hindrance, ...] = ()
     shared_bytes: int = 0
     """What a dump writes of memory that several may share, and of files without a name: each of them once."""
@@ -99,7 +99,7 @@ class Tree:
 
 
 @attrs.frozen
-class Host:
+class ImageHost:
     """What an image depends on of the machine it was made on."""
 
     boot_id: str
@@ -184,7 +184,7 @@ class CudaTask:
 
 
 @attrs.frozen
-class Gpu:
+class NvmlGpu:
     """One GPU as NVML shows it."""
 
     uuid: str
@@ -437,17 +437,17 @@ class Room:
 
 
 @attrs.frozen
-class Frozen:
+class FrozenTree:
     """What is true of a frozen tree for ever: what a thaw has to find again. It stands in the manifest."""
 
-    host: Host
+    host: ImageHost
     criu: CriuAbility
     options: CriuOptions
-    tasks: tuple[Task, ...]
+    tasks: tuple[TreeProcess, ...]
     cuda_driver: str = ""
     cuda_tasks: tuple[CudaTask, ...] = ()
     """As they were before the lock, with what each held of which GPU."""
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[NvmlGpu, ...] = ()
     """All GPUs of the machine, so that a map can be checked."""
     hook: Hook | None = None
     guard: str = ""
@@ -458,7 +458,7 @@ class Frozen:
     """What it was a container of, if its runtime dumped it: only a runtime brings it back."""
     files: tuple[OpenFile, ...] = ()
     namespaces: tuple[tuple[str, int], ...] = ()
-    """See :class:`Tree`."""
+    """See :class:`ProcessTree`."""
     group: str = ""
     """Likewise."""
 
@@ -536,7 +536,7 @@ class Outcome(enum.Enum):
 
 
 @attrs.frozen
-class Ending:
+class OperationEnding:
     """How an operation is about to end, while it clears away what nobody needs afterwards."""
 
     outcome: Outcome
@@ -549,7 +549,7 @@ class Ending:
 class Kept:
     """A published artifact: what is in it, where it lies, and how large it is."""
 
-    frozen: Frozen
+    frozen: FrozenTree
     room: Room
     sealed: Sealed
     by_pieces: bool = False

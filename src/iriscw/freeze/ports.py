@@ -23,22 +23,22 @@ from iriscw.freeze.model import (
     DumpReport,
     DumpRequest,
     FreeMemory,
-    Frozen,
-    Gpu,
+    FrozenTree,
     Hook,
-    Host,
+    ImageHost,
     Kept,
     LazyPages,
     Met,
+    NvmlGpu,
+    ProcessTree,
     Progress,
     RestoreReport,
     RestoreRequest,
     Room,
     Sealed,
     SweepRequest,
-    Task,
     TaskIdentity,
-    Tree,
+    TreeProcess,
 )
 from iriscw.freeze.traits import OpenFile
 
@@ -52,7 +52,7 @@ Report = Callable[[Progress], None]
 class Processes(Protocol):
     """The processes of this machine."""
 
-    async def host(self) -> Host:
+    async def host(self) -> ImageHost:
         """Say what machine this is. Raises nothing."""
         ...
 
@@ -65,7 +65,7 @@ class Processes(Protocol):
         """
         ...
 
-    async def tree(self, root: TaskIdentity, *, closely: bool = False) -> Tree:
+    async def tree(self, root: TaskIdentity, *, closely: bool = False) -> ProcessTree:
         """Read the tree below a process, with what stands in the way of freezing it (``Tree.hindrances``).
 
         Closely: also the traits of each process, and the files that are open. The tree has to be held for that, or
@@ -141,7 +141,7 @@ class Processes(Protocol):
         """Look at files by their names; None for what is not there, or cannot be looked at. Raises nothing."""
         ...
 
-    async def meet(self, frozen: Frozen, images: str, returned: Sequence[TaskIdentity]) -> Met:
+    async def meet(self, frozen: FrozenTree, images: str, returned: Sequence[TaskIdentity]) -> Met:
         """Look for those whom a thaw would meet. Raises nothing.
 
         Args:
@@ -151,7 +151,7 @@ class Processes(Protocol):
         """
         ...
 
-    async def prove(self, frozen: Sequence[Task], made: Sequence[TaskIdentity]) -> None:
+    async def prove(self, frozen: Sequence[TreeProcess], made: Sequence[TaskIdentity]) -> None:
         """Set again what CRIU loses of a tree that is stopped, and compare it with what was frozen.
 
         Processes whose traits nobody read are not compared. May be repeated.
@@ -289,7 +289,7 @@ class Cuda(Protocol):
 class Gpus(Protocol):
     """The GPUs of this machine, by NVML."""
 
-    async def list(self) -> tuple[Gpu, ...]:
+    async def list(self) -> tuple[NvmlGpu, ...]:
         """Give them by index, with their memory; none where there is no NVML. Raises nothing."""
         ...
 
@@ -484,7 +484,9 @@ class Artifacts(Protocol):
         """
         ...
 
-    async def seal(self, operation: str, frozen: Frozen, labels: tuple[tuple[str, str], ...], report: Report) -> Sealed:
+    async def seal(
+        self, operation: str, frozen: FrozenTree, labels: tuple[tuple[str, str], ...], report: Report
+    ) -> Sealed:
         """Check that the images are whole, give every byte a digest, put all on the disk. May be repeated.
 
         Raises:

@@ -115,7 +115,7 @@ _LAYOUT: Final = (23, 25, 42)
 
 
 @attrs.frozen
-class Status:
+class ProcStatus:
     """What ``/proc/<pid>/status`` says."""
 
     memory_bytes: int = 0
@@ -134,7 +134,7 @@ class Status:
     """See :data:`KEPT_LINES`."""
 
 
-def parse_status(text: str) -> Status:
+def parse_status(text: str) -> ProcStatus:
     """Read ``/proc/<pid>/status``; a line that is missing is as if nothing of it were so."""
     lines = dict(line.partition(":")[::2] for line in text.splitlines())
 
@@ -144,7 +144,7 @@ def parse_status(text: str) -> Status:
 
     numbers = lines.get("NSpid", "").split()
     private = number("RssAnon") if "RssAnon" in lines else number("VmRSS")
-    return Status(
+    return ProcStatus(
         memory_bytes=(private + number("VmSwap") + number("HugetlbPages")) * 1024,
         traced_by=number("TracerPid"),
         killed=bool((number("SigPnd", 16) | number("ShdPnd", 16)) & SIGKILL_BIT),

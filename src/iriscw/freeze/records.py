@@ -10,15 +10,15 @@ from iriscw.freeze.model import (
     CudaTask,
     FreezePhase,
     FreezePlan,
-    Frozen,
+    FrozenTree,
     Kept,
     Outcome,
+    ProcessTree,
     RestoreRequest,
     Room,
     Sealed,
     TaskIdentity,
     ThawPlan,
-    Tree,
 )
 from iriscw.journal.records import record
 from iriscw.runtime.vocabulary import message
@@ -40,7 +40,7 @@ class FreezeAccepted:
 class FreezeMeasured:
     """What the target and the machine are; all gates are passed, and room is being reserved."""
 
-    frozen: Frozen
+    frozen: FrozenTree
     reserved_bytes: int
 
 
@@ -65,7 +65,7 @@ class FreezeHoused:
 class FreezeDumped:
     """The images are written; this is who is in them."""
 
-    tree: Tree
+    tree: ProcessTree
     cuda_tasks: tuple[CudaTask, ...]
     wall_ns: int
 

@@ -51,7 +51,7 @@ READINGS_OF_UNKNOWN = 3
 READ_AGAIN_NS = 2 * SECOND
 
 
-class End(enum.Enum):
+class SettlingEnd(enum.Enum):
     """How a settling ended."""
 
     RUNNING = "running"
@@ -59,7 +59,7 @@ class End(enum.Enum):
     HOPELESS = "hopeless"
 
 
-class Wait(enum.Enum):
+class WaitAndRead(enum.Enum):
     """There is nothing to do but wait and read again."""
 
     READ_AGAIN = "read again"
@@ -69,7 +69,7 @@ class Wait(enum.Enum):
 class Settled:
     """It is over, and a sentence that says why if it ended badly."""
 
-    end: End
+    end: SettlingEnd
     text: str = ""
 
 
@@ -81,7 +81,7 @@ def settle(
     unlock_ns: int,
     gpus: tuple[tuple[str, str], ...] = (),
     only_locked: bool = False,
-) -> RestoreCuda | UnlockCuda | Wait | Settled:
+) -> RestoreCuda | UnlockCuda | WaitAndRead | Settled:
     """Say what to do after the reading with this number, by the table above.
 
     Args:
@@ -93,27 +93,29 @@ def settle(
         only_locked: No checkpoint was ever begun, so none can be CHECKPOINTED, whatever cannot be read.
     """
     if not states.living:
-        return Settled(End.GONE, "no process of the tree lives")
+        return Settled(SettlingEnd.GONE, "no process of the tree lives")
     failed = _in_state(states, CudaState.FAILED)
     if failed:
-        return Settled(End.HOPELESS, f"CUDA gave up process {failed[0].pid}: its state is FAILED, for good")
+        return Settled(SettlingEnd.HOPELESS, f"CUDA gave up process {failed[0].pid}: its state is FAILED, for good")
     strange = _in_state(states, CudaState.UNKNOWN)
     unread = (*(task for task, state in states.cuda if state is None), *strange)
     checkpointed = _in_state(states, CudaState.CHECKPOINTED)
     locked = _in_state(states, CudaState.LOCKED)
     if strange and reading >= READINGS_OF_UNKNOWN:
         text = f"the driver names a state of process {strange[0].pid} that iriscw does not know"
-        return Settled(End.HOPELESS, f"{text}: another program may copy its memory, or the driver is newer")
+        return Settled(SettlingEnd.HOPELESS, f"{text}: another program may copy its memory, or the driver is newer")
     if reading >= READINGS and (unread or checkpointed or locked):
         stuck = (*unread, *checkpointed, *locked)[0]
-        return Settled(End.HOPELESS, f"process {stuck.pid} could not be brought back to running in {reading} tries")
+        return Settled(
+            SettlingEnd.HOPELESS, f"process {stuck.pid} could not be brought back to running in {reading} tries"
+        )
     if unread:
-        return UnlockCuda(locked, unlock_ns, reading) if locked and only_locked else Wait.READ_AGAIN
+        return UnlockCuda(locked, unlock_ns, reading) if locked and only_locked else WaitAndRead.READ_AGAIN
     if checkpointed:
         return RestoreCuda(checkpointed, copy_ns, gpus, reading)
     if locked:
         return UnlockCuda(locked, unlock_ns, reading)
-    return Settled(End.RUNNING)
+    return Settled(SettlingEnd.RUNNING)
 
 
 def _in_state(states: States, wanted: CudaState) -> tuple[TaskIdentity, ...]:

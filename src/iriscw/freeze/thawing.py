@@ -45,7 +45,7 @@ from iriscw.freeze.effects import (
     AwaitPages,
     Confirm,
     EndTree,
-    Open,
+    OpenArtifact,
     Opened,
     Proceed,
     Prove,
@@ -53,7 +53,7 @@ from iriscw.freeze.effects import (
     Restore,
     RestoreCuda,
     States,
-    Sweep,
+    SweepRestore,
     UnlockCuda,
     Unpin,
     Verify,
@@ -64,7 +64,7 @@ from iriscw.freeze.gates import LAZY_GATES, THAW_GATES, first_shut, fresh_number
 from iriscw.freeze.messages import Again, CancelOperation, OperationChanged, OperationEnded, Recover, ThawTree
 from iriscw.freeze.model import (
     CudaState,
-    Ending,
+    OperationEnding,
     Outcome,
     RestoreReport,
     RestoreRequest,
@@ -88,7 +88,7 @@ from iriscw.freeze.records import (
     ThawTakenUp,
     ThawUnheard,
 )
-from iriscw.freeze.settling import READ_AGAIN_NS, End, Settled, Wait, settle
+from iriscw.freeze.settling import READ_AGAIN_NS, Settled, SettlingEnd, WaitAndRead, settle
 from iriscw.runtime.vocabulary import (
     Cancel,
     CancelTimer,
@@ -106,7 +106,7 @@ from iriscw.runtime.vocabulary import (
 )
 
 
-class Turn(enum.Enum):
+class ThawTurn(enum.Enum):
     """What is done about a phase that did not come to its end."""
 
     OVER = "over"
@@ -118,43 +118,45 @@ class Turn(enum.Enum):
 
 
 @attrs.frozen
-class Row:
+class ThawRow:
     """One phase: what is done in it, and what follows."""
 
     does: str
     then: tuple[Phase, ...]
     """PAGING if it is lazy, CONFIRMING if the user named whom to ask."""
-    failed: Turn
-    crashed: Turn
+    failed: ThawTurn
+    crashed: ThawTurn
 
 
-PHASES: Mapping[Phase, Row] = {
-    Phase.OPENING: Row("pins the artifact; the gates", (Phase.VERIFYING,), Turn.OVER, Turn.OVER),
-    Phase.VERIFYING: Row("reads every byte and compares", (Phase.RESTORING,), Turn.OVER, Turn.OVER),
-    Phase.RESTORING: Row("has CRIU bring the tree back, stopped", (Phase.PROVING,), Turn.KILL, Turn.KILL),
-    Phase.PROVING: Row(
-        "sets again what CRIU lost, compares it with what was frozen", (Phase.STARTING,), Turn.KILL, Turn.KILL
+PHASES: Mapping[Phase, ThawRow] = {
+    Phase.OPENING: ThawRow("pins the artifact; the gates", (Phase.VERIFYING,), ThawTurn.OVER, ThawTurn.OVER),
+    Phase.VERIFYING: ThawRow("reads every byte and compares", (Phase.RESTORING,), ThawTurn.OVER, ThawTurn.OVER),
+    Phase.RESTORING: ThawRow("has CRIU bring the tree back, stopped", (Phase.PROVING,), ThawTurn.KILL, ThawTurn.KILL),
+    Phase.PROVING: ThawRow(
+        "sets again what CRIU lost, compares it with what was frozen", (Phase.STARTING,), ThawTurn.KILL, ThawTurn.KILL
     ),
-    Phase.STARTING: Row(
+    Phase.STARTING: ThawRow(
         "lets it run, its first process last (until then, a crash is as one before); restores and unlocks CUDA",
         (Phase.PAGING, Phase.CONFIRMING, Phase.LEAVING),
-        Turn.KILL,
-        Turn.FINISH,
+        ThawTurn.KILL,
+        ThawTurn.FINISH,
     ),
-    Phase.PAGING: Row(
+    Phase.PAGING: ThawRow(
         "tells the application; waits until all its pages are there",
         (Phase.CONFIRMING, Phase.LEAVING),
-        Turn.KILL,
-        Turn.FINISH,
+        ThawTurn.KILL,
+        ThawTurn.FINISH,
     ),
-    Phase.CONFIRMING: Row(
+    Phase.CONFIRMING: ThawRow(
         "tells the application; asks whom the user named whether it is what it was",
         (Phase.LEAVING,),
-        Turn.KILL,
-        Turn.FINISH,
+        ThawTurn.KILL,
+        ThawTurn.FINISH,
     ),
-    Phase.LEAVING: Row("tells the application; unpins the artifact", (Phase.OVER,), Turn.FINISH, Turn.FINISH),
-    Phase.KILLING: Row("kills whatever came back", (Phase.OVER,), Turn.KILL, Turn.KILL),
+    Phase.LEAVING: ThawRow(
+        "tells the application; unpins the artifact", (Phase.OVER,), ThawTurn.FINISH, ThawTurn.FINISH
+    ),
+    Phase.KILLING: ThawRow("kills whatever came back", (Phase.OVER,), ThawTurn.KILL, ThawTurn.KILL),
 }
 """The life of a thaw. NEW and OVER owe nothing."""
 
@@ -274,7 +276,7 @@ def accept(thaw: Thaw, message: ThawTree, ctx: Context) -> Returned:
         return None
     plan = message.plan
     changed = Emit(OperationChanged(plan.operation, Phase.OPENING))
-    look = Run(KEY, Open(plan.artifact, plan.operation, LOOK_NS))
+    look = Run(KEY, OpenArtifact(plan.artifact, plan.operation, LOOK_NS))
     return Decision(records=(ThawAccepted(plan, ctx.wall),), commands=(look, changed))
 
 
@@ -304,17 +306,17 @@ def again(thaw: Thaw, message: Again, ctx: Context) -> Returned:
     return None if thaw.phase is Phase.OVER else (Run(KEY, message.effect),)
 
 
-def _turn(thaw: Thaw, turn: Turn, kind: str, text: str, ctx: Context) -> Decision:
+def _turn(thaw: Thaw, turn: ThawTurn, kind: str, text: str, ctx: Context) -> Decision:
     match turn:
-        case Turn.OVER:
+        case ThawTurn.OVER:
             return _end_untouched(thaw, kind, text)
-        case Turn.FINISH if thaw.phase is Phase.LEAVING:
+        case ThawTurn.FINISH if thaw.phase is Phase.LEAVING:
             return Decision(commands=(_tell(thaw),))
-        case Turn.FINISH if thaw.phase is Phase.CONFIRMING:
+        case ThawTurn.FINISH if thaw.phase is Phase.CONFIRMING:
             return _unconfirmed(thaw)
-        case Turn.FINISH if thaw.lazy:
+        case ThawTurn.FINISH if thaw.lazy:
             return Decision(commands=(_await_pages(thaw),))
-        case Turn.FINISH:
+        case ThawTurn.FINISH:
             return Decision(commands=(_read(thaw, 0),))
     return _kill(thaw, kind, text)
 
@@ -322,7 +324,7 @@ def _turn(thaw: Thaw, turn: Turn, kind: str, text: str, ctx: Context) -> Decisio
 def completed(thaw: Thaw, message: Completed, ctx: Context) -> Returned:
     """Take the next step."""
     match message.effect:
-        case Open():
+        case OpenArtifact():
             return _opened(thaw, message.value)
         case Verify(lazy=lazy):
             return _verified(thaw, lazy=lazy)
@@ -346,7 +348,7 @@ def completed(thaw: Thaw, message: Completed, ctx: Context) -> Returned:
             return (_read(thaw, reading + 1),)
         case Wake() | Unpin():
             return _finish(thaw, message.effect, ctx)
-        case Sweep():
+        case SweepRestore():
             return (Run(KEY, _end_tree(thaw)),)
         case EndTree(tries=tries):
             return _killed(thaw, message.value, tries, ctx)
@@ -384,10 +386,10 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
             return (SetTimer(KEY, AGAIN_NS, Again(Unpin(artifact, operation, ending, tries + 1))),)
         case Unpin():
             return _finish(thaw, message.effect, ctx, f"{STAYS_IN_USE}: {text}")
-        case Sweep(request=request, tries=tries) if tries < TRIES:
-            return (SetTimer(KEY, AGAIN_NS, Again(Sweep(request, tries + 1))),)
-        case Sweep():
-            return (_unpin(thaw, Ending(Outcome.LEFT, kind, text)),)
+        case SweepRestore(request=request, tries=tries) if tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(SweepRestore(request, tries + 1))),)
+        case SweepRestore():
+            return (_unpin(thaw, OperationEnding(Outcome.LEFT, kind, text)),)
         case EndTree(tries=tries):
             return _killed(thaw, message.effect.tasks, tries, ctx)
     return _turn(thaw, PHASES[thaw.phase].failed, kind, text, ctx)
@@ -492,9 +494,9 @@ def _settled(thaw: Thaw, states: States, reading: int, ctx: Context) -> Returned
     gpus = whole_map(thaw.opened.kept.frozen, thaw.asked.gpus) if thaw.opened is not None else ()
     step = settle(states, reading=reading, copy_ns=copy, unlock_ns=UNLOCK_NS, gpus=gpus)
     match step:
-        case Wait.READ_AGAIN:
+        case WaitAndRead.READ_AGAIN:
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(thaw, reading + 1))),)
-        case Settled(end=End.RUNNING):
+        case Settled(end=SettlingEnd.RUNNING):
             return _let_go(thaw, states, ctx)
         case Settled(text=text) if thaw.taken_up and all(state in _MAY_RUN for _, state in states.cuda):
             return _leave_alone(thaw, "CudaFailed", text)
@@ -560,10 +562,10 @@ def _leave_alone(thaw: Thaw, kind: str, text: str) -> Decision:
     """End with a tree that cannot be judged: it may have run for long, and killing it would lose what it did."""
     named = ", ".join(str(task.pid) for task in thaw.tasks[:8])
     left = f"{text}; what it brought back may have run since, and was left alone: processes {named}"
-    return Decision(commands=(_unpin(thaw, Ending(Outcome.LEFT, kind, left)),))
+    return Decision(commands=(_unpin(thaw, OperationEnding(Outcome.LEFT, kind, left)),))
 
 
-def _unpin(thaw: Thaw, ending: Ending | None = None) -> Run:
+def _unpin(thaw: Thaw, ending: OperationEnding | None = None) -> Run:
     return Run(KEY, Unpin(thaw.asked.artifact, thaw.id, ending))
 
 
@@ -594,7 +596,9 @@ def _kill(thaw: Thaw, kind: str, text: str) -> Decision:
     new = request.container is not None or request.new_pid_namespace  # its numbers here say nothing
     pids = () if new else request.pids
     sweep = SweepRequest(thaw.id, request.work, pids, request.started_after, END_NS, request.container)
-    return Decision(records=records, commands=(Run(KEY, Sweep(sweep)), Emit(OperationChanged(thaw.id, Phase.KILLING))))
+    return Decision(
+        records=records, commands=(Run(KEY, SweepRestore(sweep)), Emit(OperationChanged(thaw.id, Phase.KILLING)))
+    )
 
 
 def _end_tree(thaw: Thaw, tries: int = 0) -> EndTree:
@@ -606,7 +610,9 @@ def _killed(thaw: Thaw, left: tuple[TaskIdentity, ...], tries: int, ctx: Context
         return (SetTimer(KEY, AGAIN_NS, Again(_end_tree(thaw, tries + 1))),)
     if left:
         named = ", ".join(str(task.pid) for task in left[:8])
-        return (_unpin(thaw, Ending(Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}")),)
+        return (
+            _unpin(thaw, OperationEnding(Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}")),
+        )
     return (_unpin(thaw),)
 
 

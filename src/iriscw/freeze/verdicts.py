@@ -25,7 +25,7 @@ class Verdict(enum.Enum):
 
 
 @attrs.frozen
-class Row:
+class VerdictRow:
     """One thing that a process can have."""
 
     what: str
@@ -39,11 +39,11 @@ class Row:
 _V = Verdict
 
 
-def _row(what: str, verdict: Verdict, how: str, *entries: str) -> Row:
-    return Row(what, verdict, how, entries)
+def _row(what: str, verdict: Verdict, how: str, *entries: str) -> VerdictRow:
+    return VerdictRow(what, verdict, how, entries)
 
 
-VERDICTS: tuple[tuple[str, tuple[Row, ...]], ...] = (
+VERDICTS: tuple[tuple[str, tuple[VerdictRow, ...]], ...] = (
     (
         "Processes and threads",
         (

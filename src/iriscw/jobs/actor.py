@@ -20,12 +20,12 @@ from iriscw.jobs import registry
 from iriscw.jobs.errors import SuspensionRefused
 from iriscw.jobs.job import ledger
 from iriscw.jobs.job.decisions import JobDecisions
-from iriscw.jobs.job.ledger import Ledger
+from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.links.link import STOP_GRACE, Link, LinkDecisions
 from iriscw.jobs.links.links import Links, LinksDecisions
 from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.jobs.ports import Freezer, Logs, Streams
-from iriscw.jobs.registry import Entry, Registry, RegistryDecisions, RegistryLimits
+from iriscw.jobs.registry import JobRegistry, JobRegistryDecisions, RegisteredJob, RegistryLimits
 from iriscw.jobs.scheduling.scheduler import SchedulerDecisions
 from iriscw.jobs.scheduling.state import Scheduler
 from iriscw.jobs.settings import DEFAULT_SETTINGS, JobSettings
@@ -85,14 +85,14 @@ class NoFreezer:
 
 
 def job_behavior(
-    entry: Entry, logs: Logs, settings: JobSettings = DEFAULT_SETTINGS, freezer: Freezer | None = None
+    entry: RegisteredJob, logs: Logs, settings: JobSettings = DEFAULT_SETTINGS, freezer: Freezer | None = None
 ) -> Behavior:
     """Return the behavior of ``/jobs/<job_id>``, from what the registry recorded of it."""
     decisions = JobDecisions(settings)
     freezer = NoFreezer() if freezer is None else freezer
     job_id, order, spec, submitted = entry.job_id, entry.order, entry.spec, entry.submitted_wall_ns
     return Behavior(
-        initial=lambda: Ledger(job_id, order, spec, submitted, namespace=entry.root),
+        initial=lambda: JobLedger(job_id, order, spec, submitted, namespace=entry.root),
         on=decisions.rules(),
         resume=decisions.resume,
         evolve=ledger.evolve,
@@ -151,13 +151,13 @@ def jobs_behavior(
     config = JobsConfig() if config is None else config
     settings = config.settings
 
-    def child(entry: Entry) -> ChildSpec:
+    def child(entry: RegisteredJob) -> ChildSpec:
         behavior = job_behavior(entry, logs, settings, freezer)
         return ChildSpec(entry.job_id, behavior, Restart.TRANSIENT, entity=True, capacity=JOB_CAPACITY)
 
-    decisions = RegistryDecisions(child, config.limits)
+    decisions = JobRegistryDecisions(child, config.limits)
     return Behavior(
-        initial=Registry,
+        initial=JobRegistry,
         on=decisions.rules(),
         resume=decisions.resume,
         evolve=registry.evolve,

@@ -136,7 +136,7 @@ class RegistryLimits:
 
 
 @attrs.define
-class Entry:
+class RegisteredJob:
     """A job as the registry knows it."""
 
     job_id: str
@@ -168,10 +168,10 @@ class Entry:
 
 
 @attrs.define
-class Registry:
+class JobRegistry:
     """All jobs that are listed, in the order of submission."""
 
-    entries: dict[str, Entry] = attrs.field(factory=dict)
+    entries: dict[str, RegisteredJob] = attrs.field(factory=dict)
     names: dict[str, str] = attrs.field(factory=dict)
     """The job that holds each name: the latest that has not ended."""
     keys: dict[str, str] = attrs.field(factory=dict)
@@ -189,14 +189,14 @@ class Registry:
         return len(self.entries) - len(self.finished)
 
 
-def evolve(registry: Registry, record: Any) -> None:
+def evolve(registry: JobRegistry, record: Any) -> None:
     """Apply a record, in place."""
     _EVOLVE[type(record)](registry, record)
 
 
-def _accepted(registry: Registry, record: JobAccepted) -> None:
+def _accepted(registry: JobRegistry, record: JobAccepted) -> None:
     spec = load_spec(record.spec)
-    entry = Entry(record.job_id, record.order, record.key, spec, record.wall_ns)
+    entry = RegisteredJob(record.job_id, record.order, record.key, spec, record.wall_ns)
     entry.root = record.root or _root(registry, spec, record.job_id)
     if _bound(spec):
         registry.children.setdefault(spec.parent_job_id, {})[record.job_id] = None
@@ -212,11 +212,11 @@ def _accepted(registry: Registry, record: JobAccepted) -> None:
     registry.specs_bytes += entry.size_bytes
 
 
-def _shown(registry: Registry, record: JobShown) -> None:
+def _shown(registry: JobRegistry, record: JobShown) -> None:
     registry.entries[record.job_id].state = record.state
 
 
-def _finished(registry: Registry, record: JobFinished) -> None:
+def _finished(registry: JobRegistry, record: JobFinished) -> None:
     entry = registry.entries[record.job_id]
     entry.state = record.state
     entry.reason = record.reason
@@ -239,7 +239,7 @@ def _finished(registry: Registry, record: JobFinished) -> None:
     entry.after = ""
 
 
-def _forgotten(registry: Registry, record: JobForgotten) -> None:
+def _forgotten(registry: JobRegistry, record: JobForgotten) -> None:
     entry = registry.entries.pop(record.job_id)
     registry.finished.pop(record.job_id)
     registry.specs_bytes -= entry.size_bytes
@@ -247,15 +247,15 @@ def _forgotten(registry: Registry, record: JobForgotten) -> None:
         del registry.keys[entry.key]
 
 
-def _superseded(registry: Registry, record: JobSuperseded) -> None:
+def _superseded(registry: JobRegistry, record: JobSuperseded) -> None:
     registry.entries[record.job_id].superseded = True
 
 
-def _counted(registry: Registry, record: JobsCounted) -> None:
+def _counted(registry: JobRegistry, record: JobsCounted) -> None:
     registry.orders = record.orders
 
 
-_EVOLVE: dict[type, Callable[[Registry, Any], None]] = {
+_EVOLVE: dict[type, Callable[[JobRegistry, Any], None]] = {
     JobAccepted: _accepted,
     JobShown: _shown,
     JobFinished: _finished,
@@ -265,7 +265,7 @@ _EVOLVE: dict[type, Callable[[Registry, Any], None]] = {
 }
 
 
-def compact(registry: Registry) -> Iterable[Any]:
+def compact(registry: JobRegistry) -> Iterable[Any]:
     """Yield records from which :func:`evolve` builds an equal registry."""
     for entry in registry.entries.values():
         spec = store_spec(entry.spec)
@@ -281,7 +281,7 @@ def compact(registry: Registry) -> Iterable[Any]:
     yield JobsCounted(registry.orders)
 
 
-def _behind(registry: Registry, entry: Entry) -> str:
+def _behind(registry: JobRegistry, entry: RegisteredJob) -> str:
     """Return the job whose place ``entry`` took, for a snapshot: the one it took it of at first may be forgotten.
 
     One that has ended is behind the job that now holds its name, if that is older, so that its end, which follows in
@@ -298,7 +298,7 @@ def _bound(spec: JobSpec) -> bool:
     return bool(spec.parent_job_id) and not spec.detached
 
 
-def _root(registry: Registry, spec: JobSpec, job_id: str) -> str:
+def _root(registry: JobRegistry, spec: JobSpec, job_id: str) -> str:
     """Return the job at the top of a job's parents, as far as they are known."""
     if not spec.parent_job_id:
         return job_id
@@ -306,19 +306,19 @@ def _root(registry: Registry, spec: JobSpec, job_id: str) -> str:
     return spec.parent_job_id if parent is None else parent.root
 
 
-def _is_over(registry: Registry, job_id: str) -> bool:
+def _is_over(registry: JobRegistry, job_id: str) -> bool:
     """Whether a job has ended. One that is not known has ended and was forgotten."""
     entry = registry.entries.get(job_id)
     return entry is None or entry.ended
 
 
-def _check_parent(registry: Registry, spec: JobSpec) -> None:
+def _check_parent(registry: JobRegistry, spec: JobSpec) -> None:
     """Refuse a job that would have to end at once."""
     if _bound(spec) and _is_over(registry, spec.parent_job_id):
         raise ParentOver(f"{spec.parent_job_id} is over; detached=True lets a job outlive its parent")
 
 
-def _successor(registry: Registry, entry: Entry) -> Entry | None:
+def _successor(registry: JobRegistry, entry: RegisteredJob) -> RegisteredJob | None:
     """Return the job that waits for the end of ``entry``."""
     if not entry.superseded:
         return None
@@ -326,7 +326,7 @@ def _successor(registry: Registry, entry: Entry) -> Entry | None:
     return waiting[0] if waiting else None
 
 
-class RegistryDecisions:
+class JobRegistryDecisions:
     """The decisions, for one way to make a job's actor and one set of limits.
 
     Args:
@@ -334,7 +334,7 @@ class RegistryDecisions:
         limits: how much is taken.
     """
 
-    def __init__(self, child: Callable[[Entry], ChildSpec], limits: RegistryLimits) -> None:
+    def __init__(self, child: Callable[[RegisteredJob], ChildSpec], limits: RegistryLimits) -> None:
         self.child = child
         self.limits = limits
 
@@ -355,7 +355,7 @@ class RegistryDecisions:
             Undelivered: self.undelivered,
         }
 
-    def resume(self, registry: Registry, ctx: Context) -> Iterator[Command]:
+    def resume(self, registry: JobRegistry, ctx: Context) -> Iterator[Command]:
         """Start the jobs, and go on with what was promised about them."""
         for entry in registry.entries.values():
             yield Spawn(self.child(entry))
@@ -366,7 +366,7 @@ class RegistryDecisions:
 
     # Submission
 
-    def submit(self, registry: Registry, message: SubmitJob, ctx: Context) -> Outcome:
+    def submit(self, registry: JobRegistry, message: SubmitJob, ctx: Context) -> Outcome:
         """Promise a job, or name the one that is there, or refuse."""
         if ctx.reply_to is None:
             return None
@@ -382,7 +382,9 @@ class RegistryDecisions:
             return (Refuse(error),)
         return self._accept(registry, message, spec, holder, ctx)
 
-    def _known(self, registry: Registry, message: SubmitJob, spec: JobSpec, holder: Entry | None) -> Entry | None:
+    def _known(
+        self, registry: JobRegistry, message: SubmitJob, spec: JobSpec, holder: RegisteredJob | None
+    ) -> RegisteredJob | None:
         if not 1 <= len(message.key) <= MAX_KEY_LENGTH:
             raise InvalidArgument(f"an idempotency key has 1 to {MAX_KEY_LENGTH} characters")
         check_spec(spec)
@@ -397,7 +399,7 @@ class RegistryDecisions:
             return holder
         raise JobExists(f"{holder.job_id} is called {spec.name!r} and has not ended")
 
-    def _check_room(self, registry: Registry, spec: JobSpec) -> None:
+    def _check_room(self, registry: JobRegistry, spec: JobSpec) -> None:
         limits = self.limits
         if registry.live_jobs >= limits.jobs:
             raise TooManyJobs(f"{registry.live_jobs} jobs have not ended; at most {limits.jobs} are taken")
@@ -409,7 +411,7 @@ class RegistryDecisions:
             raise TooManyJobs(f"specifications take {registry.specs_bytes} bytes: at most {limits.specs_bytes}")
 
     def _accept(
-        self, registry: Registry, message: SubmitJob, spec: JobSpec, holder: Entry | None, ctx: Context
+        self, registry: JobRegistry, message: SubmitJob, spec: JobSpec, holder: RegisteredJob | None, ctx: Context
     ) -> Outcome:
         job_id = ctx.new_id("job-")
         order = registry.orders
@@ -417,7 +419,7 @@ class RegistryDecisions:
         root = _root(registry, spec, job_id)
         record = JobAccepted(job_id, order, message.key, store_spec(spec), ctx.wall, replaces, root)
         commands: list[Command] = [
-            Spawn(self.child(Entry(job_id, order, message.key, spec, ctx.wall, root=root))),
+            Spawn(self.child(RegisteredJob(job_id, order, message.key, spec, ctx.wall, root=root))),
             Reply(Submitted(job_id, job_uid(job_id), fresh=True)),
             Emit(JobChanged(job_id, JobState.PENDING, "", ctx.wall)),
         ]
@@ -429,7 +431,7 @@ class RegistryDecisions:
 
     # The lives of jobs
 
-    def advanced(self, registry: Registry, message: JobAdvanced, ctx: Context) -> Outcome:
+    def advanced(self, registry: JobRegistry, message: JobAdvanced, ctx: Context) -> Outcome:
         """Keep a job's state for listings, and note what its tasks are up to."""
         entry = registry.entries.get(message.job_id)
         if entry is None or entry.ended:
@@ -439,7 +441,7 @@ class RegistryDecisions:
             return None
         return Decision(records=(JobShown(message.job_id, message.state),))
 
-    def done(self, registry: Registry, message: JobDone, ctx: Context) -> Outcome:
+    def done(self, registry: JobRegistry, message: JobDone, ctx: Context) -> Outcome:
         """Keep a job's end; have its successor placed and its children ended; forget the oldest."""
         entry = registry.entries.get(message.job_id)
         if entry is None:
@@ -459,7 +461,7 @@ class RegistryDecisions:
         record = JobFinished(message.job_id, message.state, message.reason, message.wall_ns)
         return Decision(records=(record,), commands=tuple(commands))
 
-    def end_children(self, registry: Registry, message: EndChildren, ctx: Context) -> Outcome:
+    def end_children(self, registry: JobRegistry, message: EndChildren, ctx: Context) -> Outcome:
         """Have some jobs ended whose parent is over."""
         parent = registry.entries.get(message.parent)
         how = "ended" if parent is None else f"ended as {parent.state.value}"
@@ -474,7 +476,7 @@ class RegistryDecisions:
             commands.append(Continue(EndChildren(message.parent, message.job_ids, end)))
         return tuple(commands)
 
-    def sweep(self, registry: Registry, message: Sweep, ctx: Context) -> Outcome:
+    def sweep(self, registry: JobRegistry, message: Sweep, ctx: Context) -> Outcome:
         """Stop the oldest finished jobs beyond the limit; :class:`Terminated` follows, whatever their state."""
         surplus = len(registry.finished) - self.limits.finished
         commands: list[Command] = []
@@ -482,7 +484,7 @@ class RegistryDecisions:
             commands += (StopChild(job_id), Watch(ctx.path / job_id))
         return tuple(commands)
 
-    def terminated(self, registry: Registry, message: Terminated, ctx: Context) -> Outcome:
+    def terminated(self, registry: JobRegistry, message: Terminated, ctx: Context) -> Outcome:
         """A job's actor is gone: forgotten, or put aside for an operator."""
         job_id = message.path.name
         if job_id not in registry.entries:
@@ -497,7 +499,7 @@ class RegistryDecisions:
 
     # Requests
 
-    def terminate(self, registry: Registry, message: TerminateJob, ctx: Context) -> Outcome:
+    def terminate(self, registry: JobRegistry, message: TerminateJob, ctx: Context) -> Outcome:
         """Pass it to the job, whose answer is the answer: then the job will never forget it."""
         slot = ctx.reply_to
         if slot is None:
@@ -508,15 +510,15 @@ class RegistryDecisions:
         key = ("terminate", slot.slot)
         return (Request(ctx.path / message.job_id, message, key, TERMINATE_TIMEOUT),)
 
-    def terminate_noted(self, registry: Registry, message: Replied, ctx: Context) -> Outcome:
+    def terminate_noted(self, registry: JobRegistry, message: Replied, ctx: Context) -> Outcome:
         """Pass the job's answer on."""
         return (Reply(message.value, to=_slot(message.key)),)
 
-    def terminate_failed(self, registry: Registry, message: RequestFailed, ctx: Context) -> Outcome:
+    def terminate_failed(self, registry: JobRegistry, message: RequestFailed, ctx: Context) -> Outcome:
         """Pass the job's failure to answer on."""
         return (Refuse(message.error, to=_slot(message.key)),)
 
-    def list_jobs(self, registry: Registry, message: ListJobs, ctx: Context) -> Outcome:
+    def list_jobs(self, registry: JobRegistry, message: ListJobs, ctx: Context) -> Outcome:
         """Return a page of jobs, latest first."""
         if ctx.reply_to is None:
             return None
@@ -536,14 +538,14 @@ class RegistryDecisions:
             rows.append(_row(entry))
         return (Reply(JobPage(tuple(rows), "")),)
 
-    def scheduler_awake(self, registry: Registry, message: SchedulerAwake, ctx: Context) -> Outcome:
+    def scheduler_awake(self, registry: JobRegistry, message: SchedulerAwake, ctx: Context) -> Outcome:
         """Tell a new scheduler which jobs may need it; remind those that should stop."""
         live = [entry for entry in registry.entries.values() if not entry.ended]
         known = tuple(entry.job_id for entry in live if not entry.after)
         reminders = [_supersede(ctx, entry.job_id) for entry in live if entry.superseded]
         return (Tell(_scheduler(ctx), JobsKnown(known)), *reminders, *_orphans(registry))
 
-    def undelivered(self, registry: Registry, message: Undelivered, ctx: Context) -> Outcome:
+    def undelivered(self, registry: JobRegistry, message: Undelivered, ctx: Context) -> Outcome:
         """A mailbox was full: tell again in a while."""
         return (SetTimer("again", AGAIN, SchedulerAwake()),)
 
@@ -560,24 +562,24 @@ def _supersede(ctx: Context, job_id: str) -> Tell:
     return Tell(ctx.path / job_id, TerminateJob(job_id, "replaced by a new submission of the same name"))
 
 
-def _end_children(registry: Registry, parent: str) -> Command:
+def _end_children(registry: JobRegistry, parent: str) -> Command:
     return Continue(EndChildren(parent, tuple(registry.children[parent])))
 
 
-def _orphans(registry: Registry) -> Iterator[Command]:
+def _orphans(registry: JobRegistry) -> Iterator[Command]:
     """Have jobs ended whose parent is over: they may not have heard."""
     for parent in registry.children:
         if _is_over(registry, parent):
             yield _end_children(registry, parent)
 
 
-def _matches(entry: Entry, question: ListJobs) -> bool:
+def _matches(entry: RegisteredJob, question: ListJobs) -> bool:
     return (not question.states or entry.state in question.states) and (
         not question.name or entry.spec.name == question.name
     )
 
 
-def _row(entry: Entry) -> JobRow:
+def _row(entry: RegisteredJob) -> JobRow:
     tally = entry.tally
     if tally is None:  # it has nothing to tell yet
         untouched = entry.state is JobState.PENDING

@@ -17,9 +17,9 @@ import attrs
 from iriscw.errors import InvalidArgument, JournalLocked, JournalLost, UsageError
 from iriscw.journal.errors import InvalidRecord, JournalClosed
 from iriscw.journal.port import Journal, JournalStatus
-from iriscw.journal.records import Registry
+from iriscw.journal.records import RecordRegistry
 
-REGISTRY = Registry()
+REGISTRY = RecordRegistry()
 BOUND_BYTES = 4_096
 """The bound that a rig opens its journals with."""
 PATIENCE_S = 30.0

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from iriscw.errors import JournalCorrupt, JournalLost
 from iriscw.journal import files
-from iriscw.journal.entries import Base, Chain, Entry, Kind, digest_after, seal
+from iriscw.journal.entries import Base, Chain, Entry, EntryKind, digest_after, seal
 from iriscw.journal.errors import UnsupportedJournal
 from iriscw.journal.liveness import Liveness
 
@@ -128,7 +128,7 @@ def verify(connection: sqlite3.Connection, found: Callable[[Entry], object], cha
     try:
         for entry, digest in scan(connection):
             chain.follow(entry, digest)
-            if entry.kind != Kind.BASE:
+            if entry.kind != EntryKind.BASE:
                 found(entry)
         head = connection.execute("select sequence, digest from head").fetchone()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:

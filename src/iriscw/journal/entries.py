@@ -25,7 +25,7 @@ GENESIS = bytes(32)
 """The digest before a file's first entry."""
 
 
-class Kind(enum.StrEnum):
+class EntryKind(enum.StrEnum):
     """What an entry says. One character: it is stored in each entry."""
 
     BASE = "b"
@@ -99,7 +99,7 @@ class Base:
     def entry(self) -> Entry:
         """Return the entry that a file starts with."""
         payload = json.dumps({"head": self.head.hex(), "through": self.through}, sort_keys=True)
-        return Entry(0, "", Kind.BASE, payload)
+        return Entry(0, "", EntryKind.BASE, payload)
 
     @classmethod
     def of(cls, entry: Entry) -> Base:
@@ -113,7 +113,7 @@ class Base:
             base = cls(bytes.fromhex(told["head"]), int(told["through"]))
         except (ValueError, KeyError, TypeError) as error:
             raise JournalCorrupt(f"sequence {entry.sequence}: not the first entry of a journal: {error}") from error
-        if entry.sequence != 0 or entry.kind != Kind.BASE:
+        if entry.sequence != 0 or entry.kind != EntryKind.BASE:
             raise JournalCorrupt(f"sequence {entry.sequence}: kind {entry.kind!r} cannot be the first entry")
         return base
 

@@ -12,15 +12,15 @@ from itertools import islice
 from typing import Any
 
 from iriscw.errors import JournalCorrupt
-from iriscw.journal.entries import Entry, Kind, check_path
+from iriscw.journal.entries import Entry, EntryKind, check_path
 from iriscw.journal.liveness import Liveness
-from iriscw.journal.records import Registry
+from iriscw.journal.records import RecordRegistry
 
 
 class Ledger:
     """Accepted entries, from the first to the last; the durable ones are known by their count only."""
 
-    def __init__(self, registry: Registry, appended: int = 0, liveness: Liveness | None = None) -> None:
+    def __init__(self, registry: RecordRegistry, appended: int = 0, liveness: Liveness | None = None) -> None:
         self.registry = registry
         self.liveness = liveness or Liveness()
         self.appended = appended
@@ -32,7 +32,7 @@ class Ledger:
         """Accept records, all or none. Gives their entries."""
         self._check(path)
         payloads = [self.registry.encode(record) for record in records]
-        entries = [self._accept(path, Kind.RECORD, payload) for payload in payloads]
+        entries = [self._accept(path, EntryKind.RECORD, payload) for payload in payloads]
         for entry in entries:
             self.liveness.apply(entry)
         return entries
@@ -40,20 +40,20 @@ class Ledger:
     def snapshot(self, path: str, records: Sequence[Any]) -> Entry:
         """Accept a snapshot. Gives its entry."""
         self._check(path)
-        entry = self._accept(path, Kind.SNAPSHOT, self.registry.encode_snapshot(records))
+        entry = self._accept(path, EntryKind.SNAPSHOT, self.registry.encode_snapshot(records))
         self.liveness.apply(entry)
         return entry
 
     def forget(self, path: str) -> list[str]:
         """Accept a forget. Gives the paths that it forgot."""
         self._check(path)
-        return self.liveness.apply(self._accept(path, Kind.FORGET, ""))
+        return self.liveness.apply(self._accept(path, EntryKind.FORGET, ""))
 
     def _check(self, path: str) -> None:
         if path not in self.liveness:
             check_path(path)
 
-    def _accept(self, path: str, kind: Kind, payload: str) -> Entry:
+    def _accept(self, path: str, kind: EntryKind, payload: str) -> Entry:
         self.appended += 1
         entry = Entry(self.appended, str(path), kind, payload)
         self.pending.append(entry)

@@ -7,7 +7,7 @@ what is beside. Memory is proportional to the live paths, not to the entries.
 
 from __future__ import annotations
 
-from iriscw.journal.entries import EMPTY_SNAPSHOT, Entry, Kind
+from iriscw.journal.entries import EMPTY_SNAPSHOT, Entry, EntryKind
 
 
 class _Node:
@@ -54,7 +54,7 @@ class Liveness:
     def counts(self, entry: Entry) -> bool:
         """Say whether ``entry``, applied earlier, still counts."""
         start = self.start(entry.path)
-        return start is not None and entry.sequence >= start and entry.kind in (Kind.RECORD, Kind.SNAPSHOT)
+        return start is not None and entry.sequence >= start and entry.kind in (EntryKind.RECORD, EntryKind.SNAPSHOT)
 
     def apply(self, entry: Entry) -> list[str]:
         """Take the next entry.
@@ -62,19 +62,19 @@ class Liveness:
         Returns:
             The paths that it forgot.
         """
-        if entry.kind == Kind.RECORD:
+        if entry.kind == EntryKind.RECORD:
             node = self._nodes.get(entry.path) or self._grow(entry.path)
             if not node.live:
                 node.start = entry.sequence
             node.live += 1
             self.live += 1
-        elif entry.kind == Kind.SNAPSHOT:
+        elif entry.kind == EntryKind.SNAPSHOT:
             node = self._nodes.get(entry.path) or self._grow(entry.path)
             kept = 0 if entry.payload == EMPTY_SNAPSHOT else 1
             self.live += kept - node.live
             node.start, node.live = entry.sequence, kept
             self._prune(entry.path)
-        elif entry.kind == Kind.FORGET:
+        elif entry.kind == EntryKind.FORGET:
             return self._drop(entry.path)
         return []
 

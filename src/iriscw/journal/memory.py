@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from iriscw.errors import InvalidArgument, JournalLocked, JournalLost
-from iriscw.journal.entries import EMPTY_SNAPSHOT, Entry, Kind
+from iriscw.journal.entries import EMPTY_SNAPSHOT, Entry, EntryKind
 from iriscw.journal.errors import JournalClosed
 from iriscw.journal.ledger import Ledger
 from iriscw.journal.liveness import Liveness
 from iriscw.journal.port import DEFAULT_BOUND_BYTES, JournalStatistics, JournalStatus
-from iriscw.journal.records import REGISTRY, Registry
+from iriscw.journal.records import REGISTRY, RecordRegistry
 
 _READY = JournalStatus.READY
 """Asked for more often than all else here; in Python 3.11 looking a member of an enum up costs as much as a call."""
@@ -87,7 +87,7 @@ class MemoryJournal:
         *,
         auto: bool = False,
         bound_bytes: int = DEFAULT_BOUND_BYTES,
-        registry: Registry = REGISTRY,
+        registry: RecordRegistry = REGISTRY,
     ) -> None:
         if disk.writer is not None:
             raise JournalLocked("another journal writes to this disk")
@@ -292,9 +292,9 @@ class MemoryJournal:
     def _index(self, entries: Sequence[Entry]) -> None:
         """Keep entries for reading."""
         for entry in entries:
-            if entry.kind == Kind.RECORD:
+            if entry.kind == EntryKind.RECORD:
                 self._entries.setdefault(entry.path, []).append(entry)
-            elif entry.kind == Kind.SNAPSHOT:
+            elif entry.kind == EntryKind.SNAPSHOT:
                 self._entries[entry.path] = [] if entry.payload == EMPTY_SNAPSHOT else [entry]
 
     def _drop(self, paths: Sequence[str]) -> None:

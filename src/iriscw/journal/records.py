@@ -30,7 +30,7 @@ import attrs
 
 from iriscw.errors import InvalidArgument
 from iriscw.journal.codec import Decode, Encode, Json, Mismatch, Value, codec_for
-from iriscw.journal.entries import Entry, Kind
+from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.errors import InvalidRecord, UnreadableRecord
 from iriscw.journal.port import MAX_RECORD_BYTES, MAX_SNAPSHOT_BYTES
 
@@ -39,7 +39,7 @@ Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 _U = TypeVar("_U", bound=Upcast)
 
 _parse = json.JSONDecoder().decode
-_RECORD, _SNAPSHOT = Kind.RECORD, Kind.SNAPSHOT
+_RECORD, _SNAPSHOT = EntryKind.RECORD, EntryKind.SNAPSHOT
 """In Python 3.11 looking a member of an enum up costs as much as a call, and a journal of a million is read at once."""
 
 
@@ -55,7 +55,7 @@ class RecordType:
     decode: Decode
 
 
-class Registry:
+class RecordRegistry:
     """The record types a program knows. One is enough for all of iriscw; tests make their own."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class Registry:
         Raises:
             UnreadableRecord: as :meth:`decode`.
         """
-        (read,) = self.decode(Entry(0, place, Kind.RECORD, text))
+        (read,) = self.decode(Entry(0, place, EntryKind.RECORD, text))
         return read
 
     def decode(self, entry: Entry) -> list[Any]:
@@ -231,7 +231,7 @@ def _place(entry: Entry) -> str:
     return f"sequence {entry.sequence} of {entry.path}"
 
 
-REGISTRY = Registry()
+REGISTRY = RecordRegistry()
 """The record types of iriscw itself."""
 
 record = REGISTRY.record

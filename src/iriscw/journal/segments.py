@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 
 from iriscw.errors import JournalCorrupt
-from iriscw.journal.entries import Entry, Kind
+from iriscw.journal.entries import Entry, EntryKind
 
 LAYOUT = 1
 """The version of what is described above."""
@@ -173,4 +173,4 @@ def _decode(what: str, name: str, data: bytes, keys: tuple[str, ...]) -> tuple[l
     return told, entries
 
 
-_KINDS = frozenset({Kind.RECORD, Kind.SNAPSHOT, Kind.FORGET})
+_KINDS = frozenset({EntryKind.RECORD, EntryKind.SNAPSHOT, EntryKind.FORGET})

@@ -39,7 +39,7 @@ from iriscw.journal.errors import JournalClosed
 from iriscw.journal.ledger import Ledger
 from iriscw.journal.liveness import Liveness
 from iriscw.journal.port import DEFAULT_BOUND_BYTES, JournalStatistics, JournalStatus
-from iriscw.journal.records import REGISTRY, Registry
+from iriscw.journal.records import REGISTRY, RecordRegistry
 from iriscw.journal.replica import Mark, Replica, ReplicaUnreachable, identity_of
 
 COMPACT_AFTER = 10_000
@@ -83,7 +83,7 @@ class SqliteJournal:
         *,
         bound_bytes: int = DEFAULT_BOUND_BYTES,
         compact_after: int = COMPACT_AFTER,
-        registry: Registry = REGISTRY,
+        registry: RecordRegistry = REGISTRY,
         before_commit: Callable[[], None] | None = None,
         step: database.Step | None = None,
         replica: Replica | None = None,
@@ -141,7 +141,7 @@ class SqliteJournal:
         lock: files.Lock,
         file: Path,
         writer: sqlite3.Connection,
-        registry: Registry,
+        registry: RecordRegistry,
         options: _Options,
     ) -> None:
         """Verify the file and prepare the writer thread; :meth:`open` starts it."""

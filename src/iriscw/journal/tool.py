@@ -18,12 +18,12 @@ import attrs
 
 from iriscw.errors import InvalidArgument, JournalCorrupt
 from iriscw.journal import database, files
-from iriscw.journal.entries import Base, Chain, Entry, Kind
+from iriscw.journal.entries import Base, Chain, Entry, EntryKind
 from iriscw.journal.liveness import Liveness
 
 
 @attrs.frozen
-class Verdict:
+class VerifyReport:
     """What :func:`verify` found."""
 
     file: Path
@@ -40,7 +40,7 @@ class Verdict:
 
 
 @attrs.frozen
-class Line:
+class EntryLine:
     """One entry as :func:`dump` shows it."""
 
     sequence: int
@@ -53,7 +53,7 @@ class Line:
     """``[name, version, fields]`` as JSON values, not decoded: records of unknown types can be shown too."""
 
 
-def verify(directory: str | Path) -> Verdict:
+def verify(directory: str | Path) -> VerifyReport:
     """Follow the chain of the journal in ``directory`` as far as it holds.
 
     Raises:
@@ -69,10 +69,10 @@ def verify(directory: str | Path) -> Verdict:
             database.verify(connection, liveness.apply, chain)
         except JournalCorrupt as error:
             problem = str(error)
-    return Verdict(file, chain.count, liveness.live, chain.last, chain.digest.hex(), problem)
+    return VerifyReport(file, chain.count, liveness.live, chain.last, chain.digest.hex(), problem)
 
 
-def dump(directory: str | Path, path: str | None = None) -> Iterator[Line]:
+def dump(directory: str | Path, path: str | None = None) -> Iterator[EntryLine]:
     """Yield the entries of the journal in ``directory`` in order, all or those of exactly ``path``.
 
     Superseded entries are shown as long as the file has them. The chain is not checked: damaged journals are
@@ -90,19 +90,19 @@ def dump(directory: str | Path, path: str | None = None) -> Iterator[Line]:
         for entry, _ in database.scan(connection):
             liveness.apply(entry)
         for entry, _ in database.scan(connection):
-            if entry.kind != Kind.BASE and path in (None, entry.path):
+            if entry.kind != EntryKind.BASE and path in (None, entry.path):
                 yield _line(entry, liveness)
 
 
-def _line(entry: Entry, liveness: Liveness) -> Line:
+def _line(entry: Entry, liveness: Liveness) -> EntryLine:
     records: tuple[Any, ...] = ()
     if entry.payload:
         try:
             parsed = json.loads(entry.payload)
         except ValueError:
             parsed = entry.payload
-        records = tuple(parsed) if entry.kind == Kind.SNAPSHOT else (parsed,)
-    return Line(entry.sequence, entry.path, Kind(entry.kind).name.lower(), liveness.counts(entry), records)
+        records = tuple(parsed) if entry.kind == EntryKind.SNAPSHOT else (parsed,)
+    return EntryLine(entry.sequence, entry.path, EntryKind(entry.kind).name.lower(), liveness.counts(entry), records)
 
 
 def truncate(directory: str | Path, after: int) -> Path:
@@ -112,7 +112,7 @@ def truncate(directory: str | Path, after: int) -> Path:
 
     Args:
         directory: the journal's folder.
-        after: a sequence up to which the chain holds: at most :attr:`Verdict.last`, and not within what a
+        after: a sequence up to which the chain holds: at most :attr:`VerifyReport.last`, and not within what a
             compaction already dropped.
 
     Returns:

@@ -34,6 +34,7 @@ from iriscw.nodes.model import (
     MAX_SAID_BYTES,
     Abilities,
     AgentIdentity,
+    AgentReport,
     AgentStream,
     AgentUp,
     CheckpointRow,
@@ -44,7 +45,6 @@ from iriscw.nodes.model import (
     OperationRow,
     OrderEnd,
     Orders,
-    Report,
     ReportAcked,
     TierRow,
     key_of,
@@ -136,13 +136,13 @@ def arrived(mirror: Mirror, message: Arrived, ctx: Context) -> Outcome:
             mirror.fresh, mirror.told = {}, False
             mirror.state, mirror.since_wall_ns = NodeState.SYNCING, ctx.wall
             return (_want_orders(mirror), Emit(NodeChanged(mirror.node)))
-        case Report() as report if mirror.up:
+        case AgentReport() as report if mirror.up:
             return tuple(_take(mirror, report, ctx))
         case _:
             return None
 
 
-def _take(mirror: Mirror, report: Report, ctx: Context) -> Iterator[Command]:
+def _take(mirror: Mirror, report: AgentReport, ctx: Context) -> Iterator[Command]:
     assert mirror.identity is not None
     into = mirror.facts if mirror.fresh is None else mirror.fresh
     for fact in report.facts:

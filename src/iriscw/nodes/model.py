@@ -271,7 +271,7 @@ class AgentUp:
 
 
 @attrs.frozen
-class Report:
+class AgentReport:
     """Some facts, and the keys of some that hold no more. With ``complete`` all that there is has been said once."""
 
     sequence: int

@@ -58,7 +58,7 @@ PREFIXES = {"freeze": "ck", "thaw": "th", "remove": "rm"}
 
 
 @attrs.frozen
-class Placed:
+class PlacedOrder:
     """One order as its records say."""
 
     key: str
@@ -69,12 +69,12 @@ class Placed:
 class OrderBook:
     """All orders that are open, and those that ended last; both in the order in which that happened."""
 
-    open: dict[str, Placed] = attrs.field(factory=dict)
-    ended: dict[str, Placed] = attrs.field(factory=dict)
+    open: dict[str, PlacedOrder] = attrs.field(factory=dict)
+    ended: dict[str, PlacedOrder] = attrs.field(factory=dict)
     keys: dict[str, str] = attrs.field(factory=dict)
     """The operation of each key, for as long as the order is remembered."""
 
-    def find(self, operation: str) -> Placed | None:
+    def find(self, operation: str) -> PlacedOrder | None:
         """Return an order, open or ended."""
         return self.open.get(operation) or self.ended.get(operation)
 
@@ -83,7 +83,7 @@ def evolve(book: OrderBook, record: object) -> None:
     """Apply a record."""
     match record:
         case OrderPlaced(key=key, node=node, agent_id=agent_id, order=order, wall_ns=wall_ns):
-            book.open[order.operation] = Placed(key, OrderView(node, agent_id, order, wall_ns))
+            book.open[order.operation] = PlacedOrder(key, OrderView(node, agent_id, order, wall_ns))
             book.keys[key] = order.operation
         case OrderCancelled(operation=operation):
             placed = book.open[operation]
@@ -201,7 +201,7 @@ def _all_of(book: OrderBook, node: str, agent_id: str) -> Tell:
     return Tell(AGENTS / node, PassOrders(agent_id, complete=True, begin=begin, cancel=cancelled))
 
 
-def _is_of(placed: Placed, node: str, agent_id: str) -> bool:
+def _is_of(placed: PlacedOrder, node: str, agent_id: str) -> bool:
     return placed.view.node == node and placed.view.agent_id == agent_id
 
 

@@ -16,6 +16,7 @@ from iriscw.nodes.model import (
     OPERATION_ID,
     Abilities,
     AgentIdentity,
+    AgentReport,
     CheckpointRow,
     Fact,
     FactKey,
@@ -26,7 +27,6 @@ from iriscw.nodes.model import (
     OrderEnd,
     Orders,
     RemoveOrder,
-    Report,
     ThawOrder,
     TierRow,
 )
@@ -125,7 +125,7 @@ def read_capabilities(message: v1.CapabilitiesResponse) -> Abilities:
 # Reports
 
 
-def report(said: Report) -> v1.AgentReport:
+def report(said: AgentReport) -> v1.AgentReport:
     """Write a report."""
     message = v1.AgentReport(sequence=said.sequence, complete=said.complete, checkpoints_omitted=said.omitted)
     for fact in said.facts:
@@ -146,7 +146,7 @@ def report(said: Report) -> v1.AgentReport:
     return message
 
 
-def read_report(message: v1.AgentReport) -> Report:
+def read_report(message: v1.AgentReport) -> AgentReport:
     """Read a report.
 
     Raises:
@@ -164,7 +164,7 @@ def read_report(message: v1.AgentReport) -> Report:
     if len(facts) + len(gone) > MAX_FACTS:
         raise InvalidArgument(f"a report says {len(facts) + len(gone)} things: at most {MAX_FACTS}")
     omitted = max(0, message.checkpoints_omitted)
-    return Report(message.sequence, message.complete, tuple(facts), tuple(gone), omitted)
+    return AgentReport(message.sequence, message.complete, tuple(facts), tuple(gone), omitted)
 
 
 def _id(given: str, of: str) -> str:

@@ -55,7 +55,7 @@ MAX_HOST_CHARS = 255
 
 
 @attrs.frozen
-class Report:
+class StartReport:
     """What a supervisor says of the start: it runs, or ``failure`` says why not.
 
     ``gpus``: those that its container was given, by UUID, as far as whoever made the container said so.
@@ -106,7 +106,7 @@ def withdraw(folder: Path) -> bool:
     return True
 
 
-def read_report(folder: Path, name: str, workdir: Path) -> Report | None:
+def read_report(folder: Path, name: str, workdir: Path) -> StartReport | None:
     """Read what the supervisor says of the start; None while it has said nothing.
 
     Args:
@@ -130,11 +130,11 @@ def read_report(folder: Path, name: str, workdir: Path) -> Report | None:
         raise
     match content:
         case {"failure": {"step": str(), "errno": int(), "text": str()} as failure}:
-            return Report(not_started(name, workdir, failure))
+            return StartReport(not_started(name, workdir, failure))
         case {"identity": {}, "gpus": str() as gpus, "host": str() as host}:
-            return Report(gpus=named_gpus(gpus), host=host[:MAX_HOST_CHARS])
+            return StartReport(gpus=named_gpus(gpus), host=host[:MAX_HOST_CHARS])
         case {"identity": {}}:  # of an earlier version
-            return Report()
+            return StartReport()
     raise StatusDamaged(f"{folder / REPORT} holds something else")
 
 
@@ -160,16 +160,16 @@ def is_ordered_to_stop(folder: Path) -> bool:
 
 
 @attrs.frozen
-class Found:
+class FoundStart:
     """What the folder says: how far it came. ``began``: something of the program may have been executed."""
 
-    report: Report | None = None
+    report: StartReport | None = None
     began: bool = False
     ending: ProcessEnd | None = None
     stopping: bool = False
 
 
-def look(folder: Path, argv: tuple[str, ...], workdir: Path) -> Found:
+def look(folder: Path, argv: tuple[str, ...], workdir: Path) -> FoundStart:
     """Read all there is. What a program made of its files is taken for what it can be: it costs only the program.
 
     Raises:
@@ -178,7 +178,7 @@ def look(folder: Path, argv: tuple[str, ...], workdir: Path) -> Found:
     try:
         report = read_report(folder, argv[0] if argv else "", workdir)
     except StatusDamaged:
-        report = Report()  # something that ran wrote it
+        report = StartReport()  # something that ran wrote it
     try:
         began = read_identity(folder) is not None
     except StatusDamaged:
@@ -187,4 +187,4 @@ def look(folder: Path, argv: tuple[str, ...], workdir: Path) -> Found:
         ending = read_end(folder)
     except StatusDamaged:
         ending = None
-    return Found(report, began, ending, is_ordered_to_stop(folder))
+    return FoundStart(report, began, ending, is_ordered_to_stop(folder))

@@ -48,7 +48,7 @@ class GrantRefused(OperationError):
     """The program cannot be granted to go on: somebody else may let it, or this grant is spent."""
 
 
-class Standing(enum.Enum):
+class GrantStanding(enum.Enum):
     """What became of a grant."""
 
     NONE = "none"
@@ -82,7 +82,7 @@ def decode(data: bytes) -> Grant:
     raise ValueError("it grants nothing")
 
 
-def offer(folder: Path, grant: Grant) -> Standing:
+def offer(folder: Path, grant: Grant) -> GrantStanding:
     """Let the frozen program of ``folder`` go on; repeating it is fine. Give what became of the grant.
 
     Raises:
@@ -90,9 +90,9 @@ def offer(folder: Path, grant: Grant) -> Standing:
         OSError: as the file system says it; nothing was offered.
     """
     standing = standing_of(folder, grant.id)
-    if standing in (Standing.OFFERED, Standing.TAKEN):
+    if standing in (GrantStanding.OFFERED, GrantStanding.TAKEN):
         return standing
-    if standing is Standing.WITHDRAWN:
+    if standing is GrantStanding.WITHDRAWN:
         raise GrantRefused(f"the grant {grant.id} was withdrawn")
     temporary = folder / temporary_name(OFFERED)
     write_atomic(temporary, grant.encode())
@@ -104,10 +104,10 @@ def offer(folder: Path, grant: Grant) -> Standing:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
     sync_folder(folder)
-    return Standing.OFFERED
+    return GrantStanding.OFFERED
 
 
-def withdraw(folder: Path, grant_id: str) -> Standing:
+def withdraw(folder: Path, grant_id: str) -> GrantStanding:
     """Take a grant back, if that can still be; repeating it is fine. Give what became of it.
 
     Only what was offered can be withdrawn: offers and withdrawals of one grant come from one owner, in turn.
@@ -115,7 +115,7 @@ def withdraw(folder: Path, grant_id: str) -> Standing:
     Raises:
         OSError: as the file system says it.
     """
-    if standing_of(folder, grant_id) is Standing.OFFERED:
+    if standing_of(folder, grant_id) is GrantStanding.OFFERED:
         with contextlib.suppress(FileNotFoundError):  # its supervisor came first
             (folder / OFFERED).rename(folder / WITHDRAWN)
             sync_folder(folder)
@@ -133,18 +133,22 @@ def withdraw_all(folder: Path) -> None:
         sync_folder(folder)
 
 
-def standing_of(folder: Path, grant_id: str) -> Standing:
+def standing_of(folder: Path, grant_id: str) -> GrantStanding:
     """Say what became of a grant.
 
     Raises:
         OSError: as the file system says it.
     """
     # In the order in which a file moves: one that is moved between two looks is seen by the later.
-    for name, standing in ((OFFERED, Standing.OFFERED), (TAKEN, Standing.TAKEN), (WITHDRAWN, Standing.WITHDRAWN)):
+    for name, standing in (
+        (OFFERED, GrantStanding.OFFERED),
+        (TAKEN, GrantStanding.TAKEN),
+        (WITHDRAWN, GrantStanding.WITHDRAWN),
+    ):
         found = _read(folder / name)
         if found is not None and found.id == grant_id:
             return standing
-    return Standing.NONE
+    return GrantStanding.NONE
 
 
 def owner_of(folder: Path) -> str | None:

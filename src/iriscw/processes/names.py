@@ -18,7 +18,7 @@ MAX_NAME_CHARS: Final = 107
 _LIST: Final = Path("/proc/self/net/unix")
 
 
-class NameTaken(Exception):
+class SocketNameTaken(Exception):
     """Another socket has this name: of another process, or of this one."""
 
 
@@ -35,7 +35,7 @@ def hold(name: str) -> socket.socket:
     except OSError as error:
         held.close()
         if error.errno == errno.EADDRINUSE:
-            raise NameTaken(name) from None
+            raise SocketNameTaken(name) from None
         raise
     return held
 

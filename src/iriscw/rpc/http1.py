@@ -60,7 +60,7 @@ class Route:
 
 
 @attrs.frozen
-class Request:
+class HttpRequest:
     """The head of a request; header names in lower case."""
 
     method: str
@@ -83,7 +83,7 @@ class BadRequest(Exception):
         self.status = status
 
 
-def parse_head(head: bytes) -> Request:
+def parse_head(head: bytes) -> HttpRequest:
     """Read a request's head, up to and with the empty line.
 
     Raises:
@@ -107,7 +107,7 @@ def parse_head(head: bytes) -> Request:
         raise BadRequest(400, "the target must be a path")
     wishes = {wish.strip().lower() for wish in headers.get("connection", "").split(",")}
     keep_alive = "close" not in wishes if minor == b"1" else "keep-alive" in wishes
-    return Request(method, target.partition("?")[0], headers, keep_alive)
+    return HttpRequest(method, target.partition("?")[0], headers, keep_alive)
 
 
 def _parse_fields(fields: list[bytes]) -> dict[str, str]:
@@ -194,7 +194,7 @@ class HttpSide:
             writer.transport.abort()
         return keep_alive and not scope.cancelled_caught
 
-    def _respond(self, request: Request, *, trusted: bool) -> HttpResponse:
+    def _respond(self, request: HttpRequest, *, trusted: bool) -> HttpResponse:
         route = self._routes.get(request.path)
         if route is None:
             return _plain(404, "nothing is served here over HTTP/1.1")

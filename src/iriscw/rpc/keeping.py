@@ -38,7 +38,7 @@ from iriscw.rpc.listening import require_asyncio, running_loop
 Value = TypeVar("Value")
 
 
-class Kept(AbstractAsyncContextManager[Value]):
+class KeptContext(AbstractAsyncContextManager[Value]):
     """An asynchronous context manager, open in a task of its own.
 
     Args:

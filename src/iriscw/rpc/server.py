@@ -49,7 +49,7 @@ from iriscw.rpc.pacing import Turnstile
 from iriscw.rpc.rules import ServicePart
 from iriscw.rpc.server_calls import Authenticate, Calls, Prove, RequestTasks
 from iriscw.rpc.transport import LINGER_S, BoundedCodec, BoundedProtocol
-from iriscw.rpc.unfinished import Pool, Share, UnfinishedStatistics
+from iriscw.rpc.unfinished import Share, UnfinishedPool, UnfinishedStatistics
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class RpcServer:
         _refuse_gaps(services, self._methods)
         self._http = HttpSide(routes or {}, authenticate, self._limits)
         self._codec = BoundedCodec(self._limits)
-        self._pool = Pool(self._limits)
+        self._pool = UnfinishedPool(self._limits)
         self._listeners: list[asyncio.Server] = []
         self._addresses: list[Address] = []
         self._sockets_on_disk: dict[Path, int] = {}

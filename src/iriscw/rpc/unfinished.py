@@ -35,7 +35,7 @@ class UnfinishedStatistics:
     refused: int
 
 
-class Pool:
+class UnfinishedPool:
     """What all connections of a server hold."""
 
     def __init__(self, limits: RpcLimits) -> None:
@@ -56,7 +56,7 @@ class Pool:
 class Share:
     """What one connection holds."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: UnfinishedPool) -> None:
         self._pool = pool
         self.held = 0
 

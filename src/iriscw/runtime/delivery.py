@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from iriscw.errors import as_failure
 from iriscw.runtime.cell import DRAINING, Cell
-from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, Kind, Slot
+from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, EnvelopeKind, Slot
 from iriscw.runtime.interpreter import Unavailable, carry_out
 from iriscw.runtime.vocabulary import Reply
 
@@ -88,13 +88,13 @@ def unwrap(dispatcher: Dispatcher, cell: Cell, envelope: Envelope | Slot) -> Non
 def _table(cell: Cell, kind: int) -> Any:
     """Return where the cell keeps what an answer of this kind is checked against."""
     match kind:
-        case Kind.NOTE:
+        case EnvelopeKind.NOTE:
             return None
-        case Kind.TIMER:
+        case EnvelopeKind.TIMER:
             return cell.timers
-        case Kind.WATCH:
+        case EnvelopeKind.WATCH:
             return cell.watching
-        case Kind.ANSWER:
+        case EnvelopeKind.ANSWER:
             return cell.requests
         case _:
             return cell.operations
@@ -107,13 +107,13 @@ def _stale(cell: Cell, envelope: Envelope, *, take: bool) -> bool:
     token = envelope.token
     if envelope.incarnation != cell.incarnation:
         return True
-    if kind == Kind.NOTE:
+    if kind == EnvelopeKind.NOTE:
         return False
     table: Any = _table(cell, kind)
     if table is None or table.get(key) != token:
         return True
     if take:
-        if kind == Kind.ITEM:
+        if kind == EnvelopeKind.ITEM:
             token.unseen -= 1
             cell.tree.edge.room(token)
         else:
@@ -124,7 +124,7 @@ def _stale(cell: Cell, envelope: Envelope, *, take: bool) -> bool:
 def _give_back(cell: Cell, envelope: Envelope) -> None:
     """Undo that an answer was taken: while it is parked it can still be cancelled."""
     table: Any = _table(cell, envelope.kind)
-    if envelope.kind == Kind.ITEM:
+    if envelope.kind == EnvelopeKind.ITEM:
         envelope.token.unseen += 1
     elif table is not None:
         table[envelope.key] = envelope.token

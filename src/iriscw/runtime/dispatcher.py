@@ -23,7 +23,7 @@ from iriscw.errors import AskInsideDecision, AskTimeout, as_failure
 from iriscw.runtime.cell import ACTIVE, DRAINING, Cell
 from iriscw.runtime.context import DispatcherContext
 from iriscw.runtime.delivery import park, question, unwrap
-from iriscw.runtime.envelope import Envelope, Kind, Slot
+from iriscw.runtime.envelope import Envelope, EnvelopeKind, Slot
 from iriscw.runtime.interpreter import Unavailable, carry_out, send
 from iriscw.runtime.lifecycle import Lifecycle
 from iriscw.runtime.timers import Entry, TimerQueue
@@ -205,7 +205,7 @@ class Dispatcher:
             if target.timers is None or target.timers.get(name) != generation or target.tree.crashed:
                 queue.stale = max(0, queue.stale - 1)
                 continue
-            target.tree.answer(target, Envelope(Kind.TIMER, message, name, generation, target.incarnation))
+            target.tree.answer(target, Envelope(EnvelopeKind.TIMER, message, name, generation, target.incarnation))
 
     def timer_cancelled(self) -> None:
         """Count a cancelled timer, so that cancelled ones do not pile up."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 
-class Kind:
+class EnvelopeKind:
     """What an envelope holds, and so how it is checked when it is delivered.
 
     Plain integers: in Python 3.11 looking a member of an enum up costs as much as a call, and each delivery does.
@@ -33,7 +33,7 @@ class Kind:
     """The answer to a request; ``token`` is the reply slot."""
 
 
-FIRST_ANSWER = Kind.NOTE
+FIRST_ANSWER = EnvelopeKind.NOTE
 """Kinds from here on are answers: they stand on reserved slots and do not count against a mailbox's capacity."""
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from iriscw.errors import ActorStopped, InvalidDecision, JournalLost, MailboxFull, as_failure
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.cell import QUARANTINED, WAITING, Cell
-from iriscw.runtime.envelope import Envelope, Kind, Slot
+from iriscw.runtime.envelope import Envelope, EnvelopeKind, Slot
 from iriscw.runtime.operations import Operation
 from iriscw.runtime.tree import Tree
 from iriscw.runtime.vocabulary import (
@@ -212,10 +212,10 @@ def _marked(tree: Tree, cell: Cell, command: Tell, target: Cell | None) -> Envel
     """Wrap a message that rests on a record that is not durable yet, or that replaces an earlier one."""
     rests_on = cell.rests_on if cell.rests_on > tree.durable else 0
     if command.conflate is None:
-        return Envelope(Kind.PLAIN, command.message, None, None, 0, rests_on)
+        return Envelope(EnvelopeKind.PLAIN, command.message, None, None, 0, rests_on)
     key = (cell.path, command.conflate)
     {key: None}  # noqa: B018 - see _check_name
-    item = Envelope(Kind.PLAIN, command.message, key, None, 0, rests_on)
+    item = Envelope(EnvelopeKind.PLAIN, command.message, key, None, 0, rests_on)
     if target is not None and target.status <= WAITING:
         supersede(tree, target, item)
     return item
@@ -297,11 +297,11 @@ def _continue(tree: Tree, cell: Cell, command: Continue, item: Any) -> None:
 def _stash(tree: Tree, cell: Cell, command: Stash, item: Any) -> None:
     if cell.stash is None:
         cell.stash = deque()
-    if type(item) is Envelope and item.kind >= Kind.NOTE:
+    if type(item) is Envelope and item.kind >= EnvelopeKind.NOTE:
         # The answer was checked when it was delivered and its slot is given back; what is left is a note.
         tree.answers_delivered -= 1
         cell.stashed_answers += 1
-        item = Envelope(Kind.NOTE, item.message, incarnation=cell.incarnation, rests_on=item.rests_on)
+        item = Envelope(EnvelopeKind.NOTE, item.message, incarnation=cell.incarnation, rests_on=item.rests_on)
     else:
         tree.delivered -= 1
     cell.stash.append(item)
@@ -369,7 +369,7 @@ def _watch(tree: Tree, cell: Cell, command: Watch, item: Any) -> None:
     if target is None or target.status >= QUARANTINED:
         reason = StopReason.ABSENT if target is None else StopReason.QUARANTINED
         absence = Terminated(command.path, reason)
-        tree.answer(cell, Envelope(Kind.WATCH, absence, command.path, generation, cell.incarnation, tree.news))
+        tree.answer(cell, Envelope(EnvelopeKind.WATCH, absence, command.path, generation, cell.incarnation, tree.news))
         return
     if target.watchers is None:
         target.watchers = {}

@@ -40,10 +40,10 @@ from iriscw.errors import (
 )
 from iriscw.runtime.behavior import ChildSpec, Restart, Shutdown, Strategy
 from iriscw.runtime.cell import ACTIVE, DRAINING, QUARANTINED, STOPPED, STOPPING, WAITING, Cell
-from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, Kind, Slot
+from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, EnvelopeKind, Slot
 from iriscw.runtime.inspection import failure_text
 from iriscw.runtime.interpreter import Unavailable, carry_out, unstash
-from iriscw.runtime.supervision import History, Verdict, affected, judge
+from iriscw.runtime.supervision import AfterExit, History, affected, judge
 from iriscw.runtime.tree import FailureReport
 from iriscw.runtime.vocabulary import ROOT, ActorPath, ChildFailed, Stash, StopReason, Terminated
 
@@ -230,32 +230,32 @@ class Lifecycle:
         tree.failures += 1
         parent = cell.parent
         if cell.status in (DRAINING, STOPPING):
-            self._report(cell, cause, error, Verdict.STOP)
+            self._report(cell, cause, error, AfterExit.STOP)
             if cell.status == DRAINING:
                 self._enter_stopping(cell, StopReason.FAILED)
             return
         if parent is None:
-            self._report(cell, cause, error, Verdict.ESCALATE)
+            self._report(cell, cause, error, AfterExit.ESCALATE)
             tree.lose(error)
             return
         if self._is_over(parent):
-            self._report(cell, cause, error, Verdict.STOP)
+            self._report(cell, cause, error, AfterExit.STOP)
             self.stop(cell, StopReason.FAILED)
             return
         directive = self._judge(cell, parent, failed=True)
         self._report(cell, cause, error, directive.verdict)
         if ChildFailed in parent.behavior.on and parent.status <= DRAINING:
-            report = ChildFailed(cell.path, cell.incarnation, cause, error, directive.verdict is Verdict.QUARANTINE)
+            report = ChildFailed(cell.path, cell.incarnation, cause, error, directive.verdict is AfterExit.QUARANTINE)
             tree.note(parent, report, cell.rests_on)
         self._block(cell)
         match directive.verdict:
-            case Verdict.RESTART:
+            case AfterExit.RESTART:
                 self._recover(cell, parent, directive.delay)
-            case Verdict.STOP:
+            case AfterExit.STOP:
                 self.stop(cell, StopReason.FAILED)
-            case Verdict.QUARANTINE:
+            case AfterExit.QUARANTINE:
                 self.stop(cell, StopReason.QUARANTINED)
-            case Verdict.ESCALATE:
+            case AfterExit.ESCALATE:
                 exhausted = RestartsExhausted(f"{cell.path} failed too often")
                 exhausted.__cause__ = error
                 self.failed(parent, cause, exhausted)
@@ -278,7 +278,7 @@ class Lifecycle:
         now = self.dispatcher.now
         return judge(cell.spec, supervision, history, failed=failed, now=now, lived=now - cell.started_at, draw=draw)
 
-    def _report(self, cell: Cell, cause: Any, error: Exception, verdict: Verdict) -> None:
+    def _report(self, cell: Cell, cause: Any, error: Exception, verdict: AfterExit) -> None:
         self._remember(cell, error)
         cell.tree.publish(FailureReport(cell.tree.name, cell.path, cell.incarnation, cause, error, verdict.value))
 
@@ -308,10 +308,10 @@ class Lifecycle:
             self.stop(cell, StopReason.NORMAL)
             return
         directive = self._judge(cell, parent, failed=False)
-        if directive.verdict is Verdict.RESTART:
+        if directive.verdict is AfterExit.RESTART:
             self._block(cell)
             self._recover(cell, parent, directive.delay)
-        elif directive.verdict is Verdict.ESCALATE:
+        elif directive.verdict is AfterExit.ESCALATE:
             self._block(cell)
             self.failed(parent, None, RestartsExhausted(f"{cell.path} ended too often"))
         else:
@@ -529,7 +529,7 @@ class Lifecycle:
             if watcher is not None:
                 tree.answer(
                     watcher,
-                    Envelope(Kind.WATCH, message, cell.path, generation, watcher.incarnation, tree.news),
+                    Envelope(EnvelopeKind.WATCH, message, cell.path, generation, watcher.incarnation, tree.news),
                 )
         if (
             parent is not None

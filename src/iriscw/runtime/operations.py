@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from iriscw.runtime.cell import Cell
 
 
-class Phase(enum.Enum):
+class OperationPhase(enum.Enum):
     """How far an operation is."""
 
     HELD = "held"
@@ -67,7 +67,7 @@ class Operation:
         self.key = key
         self.effect = effect
         self.function = function
-        self.phase = Phase.HELD
+        self.phase = OperationPhase.HELD
         self.wanted = True
         """Whether anybody still waits for the answer."""
         self.session = inbound > 0

@@ -30,7 +30,7 @@ FIRST_DELAY_DIVISOR = 1024
 """With an immediate first restart the doubling starts at ``maximum`` over this."""
 
 
-class Verdict(enum.Enum):
+class AfterExit(enum.Enum):
     """What happens to a child that ended."""
 
     RESTART = "restart"
@@ -43,7 +43,7 @@ class Verdict(enum.Enum):
 class Directive:
     """The judgement on one failure: a restart comes ``delay`` ns later."""
 
-    verdict: Verdict
+    verdict: AfterExit
     delay: int = 0
 
 
@@ -100,18 +100,18 @@ def judge(
     """
     comes_back = spec.restart is Restart.PERMANENT or (spec.restart is Restart.TRANSIENT and failed)
     if not comes_back:
-        return Directive(Verdict.STOP)
+        return Directive(AfterExit.STOP)
     times = history.times
     while times and times[0] <= now - supervision.period:
         times.popleft()
     if len(times) >= supervision.restarts:
-        return Directive(Verdict.QUARANTINE if spec.entity else Verdict.ESCALATE)
+        return Directive(AfterExit.QUARANTINE if spec.entity else AfterExit.ESCALATE)
     if lived >= supervision.backoff.reset_after:
         history.in_a_row = 0
     delay = backoff_delay(supervision.backoff, history.in_a_row, draw)
     times.append(now)
     history.in_a_row += 1
-    return Directive(Verdict.RESTART, delay)
+    return Directive(AfterExit.RESTART, delay)
 
 
 def affected(strategy: Strategy, names: list[str], failed: str) -> list[str]:

@@ -22,8 +22,8 @@ import attrs
 
 from iriscw.errors import DispatcherBug, JournalFull, JournalLost, JournalUnavailable, OutcomePending
 from iriscw.runtime.cell import STOPPED, Cell
-from iriscw.runtime.envelope import Envelope, Kind, Slot
-from iriscw.runtime.operations import Edge, Operation, Phase
+from iriscw.runtime.envelope import Envelope, EnvelopeKind, Slot
+from iriscw.runtime.operations import Edge, Operation, OperationPhase
 from iriscw.runtime.vocabulary import ActorPath, Closed, Completed, Failed, Key, Replied, RequestFailed
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Tree:
 
     def note(self, cell: Cell, message: Any, rests_on: int = 0) -> None:
         """Answer with something that only this incarnation is to see."""
-        self.answer(cell, Envelope(Kind.NOTE, message, incarnation=cell.incarnation, rests_on=rests_on))
+        self.answer(cell, Envelope(EnvelopeKind.NOTE, message, incarnation=cell.incarnation, rests_on=rests_on))
 
     def fill(self, slot: Slot, value: Any, error: Exception | None, rests_on: int) -> None:
         """Answer a question. Answers to the host wait for the disk; those to actors carry the mark."""
@@ -210,7 +210,7 @@ class Tree:
         slot.done = True
         asker: Cell = slot.asker
         message = Replied(slot.key, value) if error is None else RequestFailed(slot.key, error)
-        self.answer(asker, Envelope(Kind.ANSWER, message, slot.key, slot, asker.incarnation, rests_on))
+        self.answer(asker, Envelope(EnvelopeKind.ANSWER, message, slot.key, slot, asker.incarnation, rests_on))
 
     def disown(self, slot: Slot, error: Exception) -> None:
         """Fail a question that nobody decided on and nobody will: whom it was for is gone."""
@@ -316,23 +316,23 @@ class Tree:
 
     def begin(self, operation: Operation) -> None:
         """Start an operation whose records are durable, or queue it behind an older one."""
-        if operation.phase is not Phase.HELD or self.crashed:
+        if operation.phase is not OperationPhase.HELD or self.crashed:
             return
         if not operation.wanted:
-            operation.phase = Phase.ENDED
+            operation.phase = OperationPhase.ENDED
             return
         slot = operation.slot
         if slot in self.running:
-            operation.phase = Phase.QUEUED
+            operation.phase = OperationPhase.QUEUED
             older = self.queued.get(slot)
             if older is not None:
-                older.phase = Phase.ENDED
+                older.phase = OperationPhase.ENDED
             self.queued[slot] = operation
             return
         self._start(operation)
 
     def _start(self, operation: Operation) -> None:
-        operation.phase = Phase.RUNNING
+        operation.phase = OperationPhase.RUNNING
         operation.cell.running += 1
         self.running[operation.slot] = operation
         self.edge.start(operation)
@@ -340,19 +340,19 @@ class Tree:
     def withdraw(self, operation: Operation) -> None:
         """Nobody waits for this operation any more: annihilate it, or ask it to stop."""
         operation.wanted = False
-        if operation.phase is Phase.RUNNING:
-            operation.phase = Phase.CANCELLING
+        if operation.phase is OperationPhase.RUNNING:
+            operation.phase = OperationPhase.CANCELLING
             self.edge.cancel(operation)
-        elif operation.phase is Phase.QUEUED:
-            operation.phase = Phase.ENDED
+        elif operation.phase is OperationPhase.QUEUED:
+            operation.phase = OperationPhase.ENDED
             if self.queued.get(operation.slot) is operation:
                 del self.queued[operation.slot]
 
     def ended(self, operation: Operation, value: Any, error: Exception | None) -> None:
         """Take the end of an operation from the edge. A second end of the same one is ignored."""
-        if self.crashed or operation.phase not in (Phase.RUNNING, Phase.CANCELLING):
+        if self.crashed or operation.phase not in (OperationPhase.RUNNING, OperationPhase.CANCELLING):
             return
-        operation.phase = Phase.ENDED
+        operation.phase = OperationPhase.ENDED
         cell = operation.cell
         cell.running -= 1
         slot = operation.slot
@@ -367,7 +367,7 @@ class Tree:
                 message = Completed(operation.key, operation.effect, value)
             else:
                 message = Failed(operation.key, operation.effect, error)
-            self.answer(cell, Envelope(Kind.EFFECT, message, operation.key, operation, operation.incarnation))
+            self.answer(cell, Envelope(EnvelopeKind.EFFECT, message, operation.key, operation, operation.incarnation))
         successor = self.queued.pop(slot, None)
         if successor is not None:
             self._start(successor)
@@ -377,14 +377,14 @@ class Tree:
 
     def arrived(self, operation: Operation, message: Any) -> bool:
         """Take an item from a session; False if there is no room or nobody to see it."""
-        if self.crashed or not operation.wanted or operation.phase is not Phase.RUNNING:
+        if self.crashed or not operation.wanted or operation.phase is not OperationPhase.RUNNING:
             return False
         if operation.unseen >= operation.inbound:
             return False
         operation.unseen += 1
         self.answer(
             operation.cell,
-            Envelope(Kind.ITEM, message, operation.key, operation, operation.incarnation),
+            Envelope(EnvelopeKind.ITEM, message, operation.key, operation, operation.incarnation),
         )
         self.edge.wake()
         return True
@@ -393,7 +393,7 @@ class Tree:
         """Move a fed item, now free to leave, to the session's outbox."""
         if operation.outbox is not None and operation.wanted:
             operation.outbox.append(item)
-            if operation.phase is Phase.RUNNING:
+            if operation.phase is OperationPhase.RUNNING:
                 self.edge.fed(operation)
 
     # Accounting
@@ -404,7 +404,7 @@ class Tree:
         live = 0
         for cell in self.cells.values():
             live += cell.status < STOPPED
-            aside = sum(type(item) is Envelope and item.kind >= Kind.NOTE for item in cell.stash or ())
+            aside = sum(type(item) is Envelope and item.kind >= EnvelopeKind.NOTE for item in cell.stash or ())
             answers_queued += cell.reserved + aside
             queued += len(cell.mailbox or ()) + len(cell.parked or ()) - cell.reserved
             stashed += len(cell.stash or ()) - aside

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from iriscw.shim.runc_options import ENDS, Asked, NotHonoured, read
+from iriscw.shim.runc_options import ENDS, NotHonoured, RuncCommand, read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def _become_runc(words: Sequence[str]) -> int:
     os.execv(runc, [runc, *words])  # noqa: S606 - no shell, and the same words
 
 
-def _ask_first(asked: Asked) -> None:
+def _ask_first(asked: RuncCommand) -> None:
     """See that no operation of the agent runs on the container. Whatever fails here, it can be killed and deleted.
 
     Raises:
@@ -56,7 +56,7 @@ def _ask_first(asked: Asked) -> None:
         _warn(asked, f"{text}; {asked.command} goes on")
 
 
-def _warn(asked: Asked, text: str) -> None:
+def _warn(asked: RuncCommand, text: str) -> None:
     """Tell it where ``runc`` would, or else where one still can."""
     try:
         from iriscw.shim.runc_messages import say
@@ -67,7 +67,7 @@ def _warn(asked: Asked, text: str) -> None:
             os.write(2, f"iriscw-runc: {text} ({type(error).__name__}: {error})\n".encode(errors="replace"))
 
 
-def _fail(asked: Asked, text: str) -> int:
+def _fail(asked: RuncCommand, text: str) -> int:
     from iriscw.shim.runc_messages import fail
 
     return fail(asked, text)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from iriscw.shim.runc_messages import say
-from iriscw.shim.runc_options import ENDS, Asked, NotHonoured
+from iriscw.shim.runc_options import ENDS, NotHonoured, RuncCommand
 
 SOCKET_VARIABLE = "IRISCW_SHIM_SOCKET"
 """Names the agent's socket, if it is another one than root's."""
@@ -35,7 +35,7 @@ def agent_socket(environment: Mapping[str, str]) -> str:
     return environment.get(SOCKET_VARIABLE) or SHIM_SOCKET
 
 
-def before(asked: Asked) -> None:
+def before(asked: RuncCommand) -> None:
     """See that no operation of the agent runs on the container; have it undone before the container is ended.
 
     Raises:

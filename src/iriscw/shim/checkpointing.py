@@ -26,7 +26,7 @@ from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import RpcUnavailable
 from iriscw.shim.agent_queries import agent_socket
 from iriscw.shim.runc_messages import fail, say
-from iriscw.shim.runc_options import Asked, check
+from iriscw.shim.runc_options import RuncCommand, check
 
 DEFAULT_IMAGES = "checkpoint"
 """Where ``runc`` has images, below the working folder, when nobody says where."""
@@ -38,12 +38,12 @@ END_S = 30.0
 """For the runtime to end when it is told to."""
 
 
-def checkpoint(asked: Asked) -> int:
+def checkpoint(asked: RuncCommand) -> int:
     """Have a container frozen."""
     return _told(asked, lambda caller: _checkpoint(asked, caller))
 
 
-def restore(asked: Asked) -> int:
+def restore(asked: RuncCommand) -> int:
     """Have a container brought back."""
     return _told(asked, lambda caller: _restore(asked, caller))
 
@@ -63,7 +63,7 @@ def stop(path: str, container: str, root: str, within_s: float) -> str:
     return anyio.run(ask)
 
 
-def _told(asked: Asked, doing: Callable[[ShimCaller], Coroutine[Any, Any, int]]) -> int:
+def _told(asked: RuncCommand, doing: Callable[[ShimCaller], Coroutine[Any, Any, int]]) -> int:
     check(asked)
 
     async def run() -> int:
@@ -102,7 +102,7 @@ async def _interruptible(doing: Coroutine[Any, Any, int]) -> int:
     return got[0]
 
 
-async def _checkpoint(asked: Asked, caller: ShimCaller) -> int:
+async def _checkpoint(asked: RuncCommand, caller: ShimCaller) -> int:
     request = v1.CheckpointContainerRequest(
         container_id=asked.container,
         runtime_root=asked.root(os.environ, os.geteuid()),
@@ -126,7 +126,7 @@ async def _checkpoint(asked: Asked, caller: ShimCaller) -> int:
     return 0
 
 
-async def _restore(asked: Asked, caller: ShimCaller) -> int:
+async def _restore(asked: RuncCommand, caller: ShimCaller) -> int:
     request = v1.RestoreContainerRequest(
         container_id=asked.container,
         runtime_root=asked.root(os.environ, os.geteuid()),
@@ -171,7 +171,7 @@ async def _watch(runtime: Runc, scope: anyio.CancelScope) -> None:
 class Runc:
     """The real ``runc`` while it restores: with our standard input and outputs, and the agent's CRIU in its path."""
 
-    def __init__(self, asked: Asked, turn: v1.RuntimeTurn) -> None:
+    def __init__(self, asked: RuncCommand, turn: v1.RuntimeTurn) -> None:
         words = [real_runc(os.environ), *asked.before, "restore", "--image-path", turn.images]
         words += ["--work-path", turn.criu_folder]
         for name, value in asked.options:
@@ -210,7 +210,7 @@ class Runc:
         os.close(self._pidfd)
 
 
-def _images(asked: Asked) -> str:
+def _images(asked: RuncCommand) -> str:
     return os.path.normpath(os.path.join(os.getcwd(), asked.option("image-path") or DEFAULT_IMAGES))  # noqa: PTH109, PTH118
 
 
@@ -235,7 +235,7 @@ def _failure(last: v1.OperationView) -> Exception | None:
     return failure_of(view.end)
 
 
-def _forget(asked: Asked) -> None:
+def _forget(asked: RuncCommand) -> None:
     """Have the runtime forget a container that did not come back: what is left of it was killed."""
     words = [real_runc(os.environ), *asked.before, "delete", "--force", "--", asked.container]
     try:

@@ -6,10 +6,10 @@ import json
 import sys
 import time
 
-from iriscw.shim.runc_options import Asked
+from iriscw.shim.runc_options import RuncCommand
 
 
-def fail(asked: Asked, text: str) -> int:
+def fail(asked: RuncCommand, text: str) -> int:
     """Tell an error, in the log and on standard error; give the exit code."""
     say(asked, "error", text)
     if _log(asked):
@@ -17,7 +17,7 @@ def fail(asked: Asked, text: str) -> int:
     return 1
 
 
-def say(asked: Asked, level: str, text: str) -> None:
+def say(asked: RuncCommand, level: str, text: str) -> None:
     """Write one line to the log, or to standard error where there is none."""
     line = log_line(asked, level, text, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
     name = _log(asked)
@@ -32,7 +32,7 @@ def say(asked: Asked, level: str, text: str) -> None:
     sys.stderr.write(line)
 
 
-def log_line(asked: Asked, level: str, text: str, at: str) -> str:
+def log_line(asked: RuncCommand, level: str, text: str, at: str) -> str:
     """Return a line of the log as ``runc`` would write it."""
     text = _one_line(text)
     form = next((value for name, value in reversed(asked.given) if name == "log-format"), "text")
@@ -41,7 +41,7 @@ def log_line(asked: Asked, level: str, text: str, at: str) -> str:
     return f'time="{at}" level={level} msg={json.dumps(text)}\n'
 
 
-def _log(asked: Asked) -> str:
+def _log(asked: RuncCommand) -> str:
     return next((value for name, value in reversed(asked.given) if name == "log"), "")
 
 

@@ -58,7 +58,7 @@ class NotHonoured(Exception):
     """What is asked for cannot be done; the text says what and why. Nothing was touched."""
 
 
-class Asked(NamedTuple):
+class RuncCommand(NamedTuple):
     """A command line of ``runc``. Commands that do not concern the agent are not read any further than their name."""
 
     command: str
@@ -108,7 +108,7 @@ class Asked(NamedTuple):
         return posixpath.normpath(named)
 
 
-def read(words: Sequence[str]) -> Asked:
+def read(words: Sequence[str]) -> RuncCommand:
     """Read a command line. Whatever is not understood is left to ``runc``, which says what is wrong with it."""
     given: list[tuple[str, str]] = []
     at = 0
@@ -116,10 +116,10 @@ def read(words: Sequence[str]) -> Asked:
         name, value, at = _option(words, at, GLOBAL_VALUES)
         given.append((name, value))
     if at >= len(words):
-        return Asked("", tuple(given))
+        return RuncCommand("", tuple(given))
     command, before = words[at], tuple(words[:at])
     if command not in FLAGS:
-        return Asked(command, tuple(given), before=before)
+        return RuncCommand(command, tuple(given), before=before)
     options: list[tuple[str, str]] = []
     others: list[str] = []
     at += 1
@@ -133,7 +133,7 @@ def read(words: Sequence[str]) -> Asked:
             continue
         others.append(words[at])
         at += 1
-    return Asked(command, tuple(given), tuple(options), tuple(others), before)
+    return RuncCommand(command, tuple(given), tuple(options), tuple(others), before)
 
 
 def _option(words: Sequence[str], at: int, with_value: Sequence[str]) -> tuple[str, str, int]:
@@ -145,7 +145,7 @@ def _option(words: Sequence[str], at: int, with_value: Sequence[str]) -> tuple[s
     return name, "true", at + 1
 
 
-def check(asked: Asked) -> None:
+def check(asked: RuncCommand) -> None:
     """Refuse what a checkpoint or a restore is told that cannot be honoured.
 
     Raises:

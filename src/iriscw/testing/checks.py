@@ -19,7 +19,7 @@ from iriscw.errors import InternalError
 from iriscw.journal.port import JournalStatus
 from iriscw.runtime.cell import ACTIVE, DRAINING, QUARANTINED, STOPPED, STOPPING, WAITING, Cell
 from iriscw.runtime.envelope import FIRST_ANSWER, Envelope
-from iriscw.runtime.operations import Phase
+from iriscw.runtime.operations import OperationPhase
 from iriscw.testing.simulation import SimSystem, Simulation
 
 
@@ -129,11 +129,11 @@ def _operations(system: SimSystem) -> dict[int, int]:
     counts: dict[int, int] = {}
     for slot, operation in tree.running.items():
         phase, owner = operation.phase, id(operation.cell)
-        if operation.slot != slot or (phase is not Phase.RUNNING and phase is not Phase.CANCELLING):
+        if operation.slot != slot or (phase is not OperationPhase.RUNNING and phase is not OperationPhase.CANCELLING):
             raise _broken("R6", system, f"{operation!r} is kept as running at {slot}")
         counts[owner] = counts.get(owner, 0) + 1
     for slot, operation in tree.queued.items():
-        if slot not in tree.running or operation.phase is not Phase.QUEUED or not operation.wanted:
+        if slot not in tree.running or operation.phase is not OperationPhase.QUEUED or not operation.wanted:
             raise _broken("R6", system, f"{operation!r} waits at {slot} for nothing")
     return counts
 

@@ -45,9 +45,9 @@ from iriscw.rpc.address import Address
 from iriscw.rpc.tokens import read_token_file
 from iriscw.task.environment import PLAINTEXT_VARIABLE
 from iriscw.worker.assembly import DEFAULT_PORT, Worker, WorkerSettings, python_attribute
-from iriscw.worker.gpus import Offer
+from iriscw.worker.gpus import GpuOffer
 from iriscw.worker.lines import JsonLines
-from iriscw.worker.probe import Machine, probe
+from iriscw.worker.probe import ProbedMachine, probe
 
 if TYPE_CHECKING:  # loaded where tasks have pods, or containers
     from iriscw.cloud.docker.containers import TaskContainers
@@ -186,7 +186,7 @@ def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -
         cache_dir=cache_dir,
         capacity=machine.capacity,
         attributes=_attributes(arguments.worker_id, environment),
-        gpus=Offer(machine.gpus, machine.links),
+        gpus=GpuOffer(machine.gpus, machine.links),
         fewer_gpus=count is None,
         host=arguments.host,
         port=int(arguments.port),
@@ -281,7 +281,7 @@ def promise_of(config: Path, group: str) -> Capacity:
     return Capacity(wanted.cpu_milli, wanted.ram_bytes, wanted.disk_bytes, wanted.gpu_count)
 
 
-def check_promise(group: str, promise: Capacity, machine: Machine) -> None:
+def check_promise(group: str, promise: Capacity, machine: ProbedMachine) -> None:
     """Refuse a machine that has less than its group promises.
 
     Raises:
@@ -306,7 +306,7 @@ def gpu_count(environment: Mapping[str, str], promise: Capacity | None) -> int |
     return None if promise is None else promise.gpu_count
 
 
-def offering(count: int, machine: Machine) -> Machine:
+def offering(count: int, machine: ProbedMachine) -> ProbedMachine:
     """Return the machine as one that offers so many of its GPUs.
 
     Raises:

@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 from iriscw.runtime import Behavior, ChildSpec, Restart
 from iriscw.worker import lifecycle, registry, session
-from iriscw.worker.drivers.desk import Desk
+from iriscw.worker.drivers.desk import AttemptDesk
 from iriscw.worker.drivers.stream import ControllerStream
 from iriscw.worker.effects import Dial, DropStrangers, HoldLease
-from iriscw.worker.gpus import Offer
+from iriscw.worker.gpus import GpuOffer
 from iriscw.worker.lifecycle import Attempt
-from iriscw.worker.registry import Registry, RegistryDecisions
+from iriscw.worker.registry import AttemptRegistry, AttemptRegistryDecisions
 from iriscw.worker.session import Session
 
 
-def attempt(uid: str, desk: Desk) -> ChildSpec:
+def attempt(uid: str, desk: AttemptDesk) -> ChildSpec:
     """Return the actor of one attempt: durable, put aside when it fails again and again."""
     behavior = Behavior(
         initial=functools.partial(Attempt, uid),
@@ -29,7 +29,7 @@ def attempt(uid: str, desk: Desk) -> ChildSpec:
     return ChildSpec(uid, behavior, restart=Restart.TRANSIENT, entity=True)
 
 
-def tree(desk: Desk, stream: ControllerStream, session_of: Callable[[], Session], offer: Offer) -> Behavior:
+def tree(desk: AttemptDesk, stream: ControllerStream, session_of: Callable[[], Session], offer: GpuOffer) -> Behavior:
     """Return the root. The session is started last and stopped first.
 
     Args:
@@ -38,9 +38,9 @@ def tree(desk: Desk, stream: ControllerStream, session_of: Callable[[], Session]
         session_of: gives the state that each incarnation of the session begins with.
         offer: the GPUs that are divided among attempts.
     """
-    decisions = RegistryDecisions(functools.partial(attempt, desk=desk), offer)
+    decisions = AttemptRegistryDecisions(functools.partial(attempt, desk=desk), offer)
     attempts = Behavior(
-        initial=Registry,
+        initial=AttemptRegistry,
         on=decisions.rules(),
         resume=decisions.resume,
         evolve=registry.evolve,

@@ -53,13 +53,13 @@ from iriscw.runtime.vocabulary import SECOND
 from iriscw.task.environment import CA_VARIABLE, PLAINTEXT_VARIABLE
 from iriscw.task.framing import python_name, this_python
 from iriscw.worker.actor import tree
-from iriscw.worker.doors.http import Figures
+from iriscw.worker.doors.http import WorkerFigures
 from iriscw.worker.drivers.bundles import ControllerBundles
-from iriscw.worker.drivers.desk import Desk, Place
-from iriscw.worker.drivers.gpus import Claims, claim
+from iriscw.worker.drivers.desk import AttemptDesk, TaskSurroundings
+from iriscw.worker.drivers.gpus import GpuClaims, claim
 from iriscw.worker.drivers.specifications import Specifications
 from iriscw.worker.drivers.stream import ControllerStream, Identity
-from iriscw.worker.gpus import Offer
+from iriscw.worker.gpus import GpuOffer
 from iriscw.worker.inotify import FileWatch
 from iriscw.worker.lines import note
 from iriscw.worker.messages import SESSION, Leave, Left, TurnedAway
@@ -92,7 +92,7 @@ def _name(_: object, attribute: attrs.Attribute[str], value: str) -> None:
         raise InvalidArgument(f"{attribute.name}: {value!r} is not a valid name: letters, digits, '.', '_' and '-'")
 
 
-def _enough(settings: WorkerSettings, _: attrs.Attribute[Offer], offer: Offer) -> None:
+def _enough(settings: WorkerSettings, _: attrs.Attribute[GpuOffer], offer: GpuOffer) -> None:
     if settings.task_pods is None and len(offer.gpus) < settings.capacity.gpu_count:
         had = len(offer.gpus)
         raise InvalidArgument(f"gpus: {settings.capacity.gpu_count} are offered, and {had} are there to be handed out")
@@ -137,7 +137,7 @@ class WorkerSettings:
     cache_dir: Path
     capacity: Capacity
     attributes: Attributes = attrs.field(factory=Attributes)
-    gpus: Offer = attrs.field(factory=Offer, validator=_enough)
+    gpus: GpuOffer = attrs.field(factory=GpuOffer, validator=_enough)
     fewer_gpus: bool = False
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
@@ -183,7 +183,7 @@ class Worker:
         self._left = anyio.Event()
         self._turned_away: TurnedAway | None = None
         self._orphaned = False
-        self._figures = Figures(settings.worker_id, settings.incarnation)
+        self._figures = WorkerFigures(settings.worker_id, settings.incarnation)
         self._door: RpcServer | None = None
         self._system: ActorSystem | None = None
 
@@ -277,7 +277,7 @@ class Worker:
         )
         await anyio.to_thread.run_sync(make_private_folder, settings.cache_dir / "bundles")
         bundles = BundleCache(settings.cache_dir / "bundles", ControllerBundles(channel))
-        place = Place(
+        place = TaskSurroundings(
             settings.worker_id,
             settings.controller,
             settings.bind_host,
@@ -285,7 +285,7 @@ class Worker:
             settings.bound_memory,
             {**settings.task_secrets, **_way(settings)},
         )
-        desk = Desk(runtime, specifications, bundles, place)
+        desk = AttemptDesk(runtime, specifications, bundles, place)
         await desk.find()
         offer = await self._claimed(desk, stack)
         if settings.task_pods is None:
@@ -312,14 +312,14 @@ class Worker:
             ActorSystem(root, name=settings.worker_id, journal=journal, on_event=self._note)
         )
 
-    async def _claimed(self, desk: Desk, stack: AsyncExitStack) -> Offer:
+    async def _claimed(self, desk: AttemptDesk, stack: AsyncExitStack) -> GpuOffer:
         """Claim GPUs for as long as the worker runs: those of its attempts first, which it has taken up."""
         settings = self.settings
         count = settings.capacity.gpu_count
         if settings.task_pods is not None or not (count or settings.fewer_gpus):
-            return Offer()
+            return GpuOffer()
         own = {uid: held.running.stdout.parent / "work" for uid, held in desk.held.items()}
-        claims = stack.enter_context(Claims())
+        claims = stack.enter_context(GpuClaims())
         claiming = partial(claim, claims, settings.gpus, count, own, fewer=settings.fewer_gpus)
         return await anyio.to_thread.run_sync(claiming)
 

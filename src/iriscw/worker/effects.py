@@ -112,7 +112,7 @@ class Finish:
 
 
 @message
-class End:
+class EndAttempt:
     """Ask the attempt to end, kill it after ``grace_ns``. Gives None when it has ended."""
 
     uid: str

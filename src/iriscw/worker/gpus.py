@@ -53,7 +53,7 @@ Links = Mapping[tuple[str, str], int]
 
 
 @attrs.frozen
-class Offer:
+class GpuOffer:
     """The GPUs that a worker hands out, in the order of their indexes, and the links between them."""
 
     gpus: tuple[Gpu, ...] = ()
@@ -64,9 +64,9 @@ class Offer:
         known = {gpu.uuid: gpu.index for gpu in self.gpus}
         return tuple(known[uuid] for uuid in uuids if uuid in known)
 
-    def only(self, uuids: Sequence[str]) -> Offer:
+    def only(self, uuids: Sequence[str]) -> GpuOffer:
         """Return the same of these GPUs alone."""
-        return Offer(tuple(gpu for gpu in self.gpus if gpu.uuid in uuids), self.links)
+        return GpuOffer(tuple(gpu for gpu in self.gpus if gpu.uuid in uuids), self.links)
 
     def free(self, taken: Iterable[Sequence[str]]) -> tuple[str, ...]:
         """Return the UUIDs that nobody has."""

@@ -74,7 +74,7 @@ from iriscw.worker.effects import (
     Adopt,
     AwaitEnd,
     AwaitThaw,
-    End,
+    EndAttempt,
     Fetch,
     Finish,
     LetGo,
@@ -107,8 +107,8 @@ from iriscw.worker.messages import (
 from iriscw.worker.model import (
     SEEN_AS,
     STOP_GRACE_NS,
+    AttemptPhase,
     Order,
-    Phase,
     StopCause,
 )
 from iriscw.worker.records import (
@@ -128,43 +128,47 @@ from iriscw.worker.records import (
 AGAIN_NS = 2 * SECOND
 """Before an effect that must succeed in the end is tried again."""
 
-TRANSITIONS: Mapping[Phase, Mapping[type, Phase]] = {
-    Phase.NEW: {AttemptAccepted: Phase.FETCHING, AttemptGranted: Phase.RESUMING, AttemptEnded: Phase.ENDED},
-    Phase.FETCHING: {AttemptStarting: Phase.STARTING, AttemptEnded: Phase.ENDED},
-    Phase.STARTING: {
-        AttemptStarted: Phase.RUNNING,
-        AttemptStopping: Phase.WITHDRAWN,
-        AttemptEnded: Phase.ENDED,
+TRANSITIONS: Mapping[AttemptPhase, Mapping[type, AttemptPhase]] = {
+    AttemptPhase.NEW: {
+        AttemptAccepted: AttemptPhase.FETCHING,
+        AttemptGranted: AttemptPhase.RESUMING,
+        AttemptEnded: AttemptPhase.ENDED,
     },
-    Phase.WITHDRAWN: {
-        AttemptStarted: Phase.STOPPING,
-        AttemptStopping: Phase.WITHDRAWN,
-        AttemptEnded: Phase.ENDED,
+    AttemptPhase.FETCHING: {AttemptStarting: AttemptPhase.STARTING, AttemptEnded: AttemptPhase.ENDED},
+    AttemptPhase.STARTING: {
+        AttemptStarted: AttemptPhase.RUNNING,
+        AttemptStopping: AttemptPhase.WITHDRAWN,
+        AttemptEnded: AttemptPhase.ENDED,
     },
-    Phase.RUNNING: {
-        AttemptSuspending: Phase.SUSPENDING,
-        AttemptStopping: Phase.STOPPING,
-        AttemptEnded: Phase.ENDED,
+    AttemptPhase.WITHDRAWN: {
+        AttemptStarted: AttemptPhase.STOPPING,
+        AttemptStopping: AttemptPhase.WITHDRAWN,
+        AttemptEnded: AttemptPhase.ENDED,
     },
-    Phase.SUSPENDING: {
-        AttemptContinued: Phase.RUNNING,
-        AttemptSuspended: Phase.SUSPENDED,
-        AttemptStopping: Phase.STOPPING,
-        AttemptEnded: Phase.ENDED,
+    AttemptPhase.RUNNING: {
+        AttemptSuspending: AttemptPhase.SUSPENDING,
+        AttemptStopping: AttemptPhase.STOPPING,
+        AttemptEnded: AttemptPhase.ENDED,
     },
-    Phase.SUSPENDED: {AttemptGranted: Phase.RESUMING, AttemptEnded: Phase.ENDED},
-    Phase.RESUMING: {
-        AttemptThawed: Phase.RUNNING,
-        AttemptStopping: Phase.REVOKING,
-        AttemptEnded: Phase.ENDED,
+    AttemptPhase.SUSPENDING: {
+        AttemptContinued: AttemptPhase.RUNNING,
+        AttemptSuspended: AttemptPhase.SUSPENDED,
+        AttemptStopping: AttemptPhase.STOPPING,
+        AttemptEnded: AttemptPhase.ENDED,
     },
-    Phase.REVOKING: {
-        AttemptThawed: Phase.STOPPING,
-        AttemptStopping: Phase.REVOKING,
-        AttemptEnded: Phase.ENDED,
+    AttemptPhase.SUSPENDED: {AttemptGranted: AttemptPhase.RESUMING, AttemptEnded: AttemptPhase.ENDED},
+    AttemptPhase.RESUMING: {
+        AttemptThawed: AttemptPhase.RUNNING,
+        AttemptStopping: AttemptPhase.REVOKING,
+        AttemptEnded: AttemptPhase.ENDED,
     },
-    Phase.STOPPING: {AttemptStopping: Phase.STOPPING, AttemptEnded: Phase.ENDED},
-    Phase.ENDED: {},
+    AttemptPhase.REVOKING: {
+        AttemptThawed: AttemptPhase.STOPPING,
+        AttemptStopping: AttemptPhase.REVOKING,
+        AttemptEnded: AttemptPhase.ENDED,
+    },
+    AttemptPhase.STOPPING: {AttemptStopping: AttemptPhase.STOPPING, AttemptEnded: AttemptPhase.ENDED},
+    AttemptPhase.ENDED: {},
 }
 """Which record may follow in which phase, and where it leads; ``AttemptEquipped`` leads nowhere."""
 
@@ -174,7 +178,7 @@ REFUSED_FAULTS = ("GrantRefused", "ResumeRefused", "InvalidArgument")
 NOT_OF_THE_ATTEMPT = (StopCause.LEASE, StopCause.DRAINING)
 """Causes that are about what runs on a worker: of a suspended attempt nothing does."""
 
-HOLDS_NOTHING = (Phase.SUSPENDED, Phase.ENDED)
+HOLDS_NOTHING = (AttemptPhase.SUSPENDED, AttemptPhase.ENDED)
 """Nothing of it runs, so its GPUs are free."""
 
 
@@ -184,7 +188,7 @@ class Attempt:
 
     uid: str
     task_id: str = ""
-    phase: Phase = Phase.NEW
+    phase: AttemptPhase = AttemptPhase.NEW
     stop: AttemptStopping | None = None
     started: AttemptStarted | None = None
     ended: AttemptEnded | None = None
@@ -219,9 +223,9 @@ class Attempt:
             host=started.host if started else "",
             rendezvous_port=started.rendezvous_port if started else 0,
         )
-        if self.phase is Phase.SUSPENDED and self.suspended is not None:
+        if self.phase is AttemptPhase.SUSPENDED and self.suspended is not None:
             return replace(seen, folder=self.suspended.folder, log_offset=self.suspended.log_bytes)
-        if self.phase is Phase.RESUMING and self.granted is not None and self.permitted:
+        if self.phase is AttemptPhase.RESUMING and self.granted is not None and self.permitted:
             return replace(seen, folder=self.granted.folder)
         if ended is None:
             return seen
@@ -258,7 +262,7 @@ def evolve(attempt: Attempt, record: object) -> None:
         case AttemptStopping():
             attempt.stop = _sterner(attempt.stop, record)
         case AttemptEnded():
-            attempt.ended, attempt.revoked = record, before is Phase.REVOKING
+            attempt.ended, attempt.revoked = record, before is AttemptPhase.REVOKING
 
 
 def _sterner(before: AttemptStopping | None, after: AttemptStopping) -> AttemptStopping:
@@ -289,17 +293,17 @@ def rules() -> dict[type, DecisionFunction]:
 def resume(attempt: Attempt, ctx: Context) -> tuple[Command, ...]:
     """Take up what the phase owes: see the table above."""
     match attempt.phase:
-        case Phase.NEW:
+        case AttemptPhase.NEW:
             return ()
-        case Phase.RESUMING if attempt.granted is not None:
+        case AttemptPhase.RESUMING if attempt.granted is not None:
             return (_permit(attempt.uid, attempt.granted, attempt.gpus),)
-        case Phase.REVOKING if attempt.granted is not None:
+        case AttemptPhase.REVOKING if attempt.granted is not None:
             return (_revoke(attempt.uid, attempt.granted),)
-        case Phase.SUSPENDED:
+        case AttemptPhase.SUSPENDED:
             return (_leaves_gpus(attempt),) if attempt.gpus else ()
         case phase:  # in FETCHING too: the look for a process that is not there leads to MISSING
-            leaves = (_leaves_gpus(attempt),) if phase is Phase.ENDED and attempt.gpus else ()
-            return (*leaves, Run("adopt", Adopt(attempt.uid, ended=phase is Phase.ENDED)))
+            leaves = (_leaves_gpus(attempt),) if phase is AttemptPhase.ENDED and attempt.gpus else ()
+            return (*leaves, Run("adopt", Adopt(attempt.uid, ended=phase is AttemptPhase.ENDED)))
 
 
 # From the controller
@@ -315,12 +319,12 @@ def run(attempt: Attempt, message: RunAttempt, ctx: Context) -> Returned:
         if resumption.gpus:
             return (_ask_for_gpus(message.order, len(resumption.gpus), resumption.gpus),)
         return _granted(attempt, message.order.task_id, resumption, ())
-    if attempt.phase is Phase.FETCHING and attempt.waiting is not None and not message.order.waits:
+    if attempt.phase is AttemptPhase.FETCHING and attempt.waiting is not None and not message.order.waits:
         attempt.waiting = None
         return _begun(attempt, message.order)
-    if attempt.phase is Phase.FETCHING and not message.order.waits:
+    if attempt.phase is AttemptPhase.FETCHING and not message.order.waits:
         attempt.released = message.order
-    if attempt.phase is not Phase.NEW or resumption is not None:
+    if attempt.phase is not AttemptPhase.NEW or resumption is not None:
         return (_report(attempt),)
     accepted = Decision(
         records=(AttemptAccepted(message.order.task_id),),
@@ -348,7 +352,7 @@ def _granted(attempt: Attempt, task_id: str, resumption: Resumption, gpus: tuple
 def gpus_given(attempt: Attempt, message: GpusGiven, ctx: Context) -> Returned:
     """Go on with them: start, or come back. Who has no use for them any more leaves them."""
     order, gpus = message.order, message.gpus
-    if attempt.phase is Phase.FETCHING and order.resumption is None:
+    if attempt.phase is AttemptPhase.FETCHING and order.resumption is None:
         return _starting(attempt, order, gpus)
     if order.resumption is not None and _may_come_back(attempt, order.resumption.grant):
         return _granted(attempt, order.task_id, order.resumption, gpus)
@@ -360,7 +364,7 @@ def gpus_lacking(attempt: Attempt, message: GpusLacking, ctx: Context) -> Return
     wanted = message.wanted
     if wanted.order.resumption is not None:
         return (SetTimer("gpus", AGAIN_NS, wanted),)
-    if attempt.phase is not Phase.FETCHING:
+    if attempt.phase is not AttemptPhase.FETCHING:
         return None
     text = f"it needs {wanted.count} GPUs, and {message.free} of this worker's are free"
     fault = Fault(TOO_FEW_GPUS, text, retryable=True)
@@ -371,7 +375,7 @@ def gpus_lacking(attempt: Attempt, message: GpusLacking, ctx: Context) -> Return
 def ask_again(attempt: Attempt, message: GpusWanted, ctx: Context) -> Returned:
     """Ask for GPUs once more, if they are wanted still."""
     grant = message.order.grant
-    waits = _may_come_back(attempt, grant) if grant else attempt.phase is Phase.FETCHING
+    waits = _may_come_back(attempt, grant) if grant else attempt.phase is AttemptPhase.FETCHING
     return (Tell(ATTEMPTS, message),) if waits else None
 
 
@@ -385,7 +389,7 @@ def _leaves_gpus(attempt: Attempt) -> Command:
 
 def _may_come_back(attempt: Attempt, grant: str) -> bool:
     had = attempt.granted is not None and attempt.granted.grant == grant
-    return attempt.phase is Phase.NEW or (attempt.phase is Phase.SUSPENDED and not had)
+    return attempt.phase is AttemptPhase.NEW or (attempt.phase is AttemptPhase.SUSPENDED and not had)
 
 
 def stop(attempt: Attempt, message: StopAttempt, ctx: Context) -> Returned:
@@ -396,30 +400,30 @@ def stop(attempt: Attempt, message: StopAttempt, ctx: Context) -> Returned:
 def _stop(attempt: Attempt, cause: StopCause, grace_ns: int, ctx: Context) -> Returned:
     asked = AttemptStopping(cause, grace_ns)
     match attempt.phase:
-        case Phase.NEW | Phase.FETCHING:
+        case AttemptPhase.NEW | AttemptPhase.FETCHING:
             over = AttemptEnded(unstarted(STOPPED[cause]), ctx.wall, was_started=False)
             return _reported(attempt, Decision(records=(over,), commands=(Cancel("fetch"),)))
-        case Phase.STARTING:
+        case AttemptPhase.STARTING:
             return Decision(records=(asked,), commands=(Run("withdraw", Withdraw(attempt.uid)),))
-        case Phase.WITHDRAWN:
+        case AttemptPhase.WITHDRAWN:
             return Decision(records=(asked,))
-        case Phase.SUSPENDED if cause in NOT_OF_THE_ATTEMPT:
+        case AttemptPhase.SUSPENDED if cause in NOT_OF_THE_ATTEMPT:
             return (_report(attempt),)
-        case Phase.SUSPENDED:
+        case AttemptPhase.SUSPENDED:
             written = attempt.suspended.log_bytes if attempt.suspended is not None else 0
             over = AttemptEnded(STOPPED[cause], ctx.wall, was_started=True, log_bytes=written)
             return _reported(attempt, Decision(records=(over,), commands=(_offer_what_is_left(attempt),)))
-        case Phase.RESUMING | Phase.REVOKING if attempt.granted is not None:
+        case AttemptPhase.RESUMING | AttemptPhase.REVOKING if attempt.granted is not None:
             shortest = _sterner(attempt.stop, asked)
             if attempt.stop == shortest:
                 return None
             revoke = (_revoke(attempt.uid, attempt.granted),) if attempt.permitted and attempt.stop is None else ()
             return _reported(attempt, Decision(records=(asked,), commands=(Cancel("thaw"), *revoke)))
-        case Phase.RUNNING | Phase.STOPPING | Phase.SUSPENDING:
+        case AttemptPhase.RUNNING | AttemptPhase.STOPPING | AttemptPhase.SUSPENDING:
             shortest = _sterner(attempt.stop, asked)
             if attempt.stop == shortest:
                 return None
-            end = Run("end", End(attempt.uid, shortest.grace_ns))
+            end = Run("end", EndAttempt(attempt.uid, shortest.grace_ns))
             return _reported(attempt, Decision(records=(asked,), commands=(end, CancelTimer("timeout"))))
         case _:
             return (_report(attempt),)
@@ -427,14 +431,14 @@ def _stop(attempt: Attempt, cause: StopCause, grace_ns: int, ctx: Context) -> Re
 
 def suspend(attempt: Attempt, message: SuspendAttempt, ctx: Context) -> Returned:
     """Let it be frozen, by whoever does that."""
-    if attempt.phase is not Phase.RUNNING:
+    if attempt.phase is not AttemptPhase.RUNNING:
         return (_report(attempt),)
     return _reported(attempt, Decision(records=(AttemptSuspending(),)))
 
 
 def go_on(attempt: Attempt, message: ContinueAttempt, ctx: Context) -> Returned:
     """It was not frozen."""
-    if attempt.phase is not Phase.SUSPENDING:
+    if attempt.phase is not AttemptPhase.SUSPENDING:
         return (_report(attempt),)
     return _reported(attempt, Decision(records=(AttemptContinued(),)))
 
@@ -454,9 +458,9 @@ def _offer_what_is_left(attempt: Attempt) -> Command:
 
 def forget(attempt: Attempt, message: ForgetAttempt, ctx: Context) -> Returned:
     """Remove what is left of it; one that lives is not forgotten, and a frozen one is left to somebody else."""
-    if attempt.phase is Phase.SUSPENDED or attempt.revoked:
+    if attempt.phase is AttemptPhase.SUSPENDED or attempt.revoked:
         return (Run("let-go", LetGo(attempt.uid)),)
-    if attempt.phase is not Phase.ENDED:
+    if attempt.phase is not AttemptPhase.ENDED:
         return (_report(attempt),)
     return (Run("remove", Remove(attempt.uid)),)
 
@@ -484,7 +488,7 @@ def completed(attempt: Attempt, message: Completed, ctx: Context) -> Returned:
         case Permit():
             return _permitted(attempt)
         case AwaitThaw():
-            return _thawed(attempt, ctx) if attempt.phase is Phase.RESUMING else None
+            return _thawed(attempt, ctx) if attempt.phase is AttemptPhase.RESUMING else None
         case Revoke():
             return _revoked(attempt, message.value, ctx)
         case Remove() | LetGo():
@@ -519,7 +523,7 @@ def _started(attempt: Attempt, value: Started, ctx: Context) -> Returned:
     record = AttemptStarted(value.wall_ns, value.timeout_ns, value.ports, value.host, value.rendezvous_port)
     commands: list[Command] = [Run("await", AwaitEnd(attempt.uid))]
     if attempt.stop is not None:
-        commands.append(Run("end", End(attempt.uid, attempt.stop.grace_ns)))
+        commands.append(Run("end", EndAttempt(attempt.uid, attempt.stop.grace_ns)))
     elif value.timeout_ns:
         commands.append(SetTimer("timeout", value.timeout_ns, Due("timeout")))
     seen = (AttemptEquipped(value.gpus),) if value.gpus else ()
@@ -528,10 +532,10 @@ def _started(attempt: Attempt, value: Started, ctx: Context) -> Returned:
 
 def _permitted(attempt: Attempt) -> Returned:
     """The grant is on offer: whoever thaws it may begin."""
-    if attempt.granted is None or attempt.phase not in (Phase.RESUMING, Phase.REVOKING):
+    if attempt.granted is None or attempt.phase not in (AttemptPhase.RESUMING, AttemptPhase.REVOKING):
         return None
     attempt.permitted = True
-    if attempt.phase is Phase.REVOKING:
+    if attempt.phase is AttemptPhase.REVOKING:
         return (_revoke(attempt.uid, attempt.granted),)
     return (Run("thaw", AwaitThaw(attempt.uid, attempt.granted.grant)), _report(attempt))
 
@@ -540,13 +544,13 @@ def _thawed(attempt: Attempt, ctx: Context) -> Returned:
     """It runs: as one that was adopted."""
     commands: list[Command] = [Run("await", AwaitEnd(attempt.uid))]
     if attempt.stop is not None:
-        commands.append(Run("end", End(attempt.uid, attempt.stop.grace_ns)))
+        commands.append(Run("end", EndAttempt(attempt.uid, attempt.stop.grace_ns)))
     commands += _timeout(attempt, ctx) if attempt.stop is None else []
     return _reported(attempt, Decision(records=(AttemptThawed(),), commands=tuple(commands)))
 
 
 def _revoked(attempt: Attempt, too_late: bool, ctx: Context) -> Returned:
-    if attempt.phase is not Phase.REVOKING or attempt.stop is None:
+    if attempt.phase is not AttemptPhase.REVOKING or attempt.stop is None:
         return None
     if too_late:
         return _thawed(attempt, ctx)
@@ -564,9 +568,9 @@ def _timeout(attempt: Attempt, ctx: Context) -> list[Command]:
 
 
 def _adopted(attempt: Attempt, found: bool, ctx: Context) -> Returned:
-    if attempt.phase is Phase.ENDED:  # stopped before it was looked for to the end: it had not begun
+    if attempt.phase is AttemptPhase.ENDED:  # stopped before it was looked for to the end: it had not begun
         return None
-    if not found and attempt.phase is Phase.SUSPENDING:  # it is another worker's by now
+    if not found and attempt.phase is AttemptPhase.SUSPENDING:  # it is another worker's by now
         return _reported(attempt, Decision(records=(AttemptSuspended(ctx.wall, ""),)))
     if not found:
         was_started = attempt.started is not None
@@ -576,24 +580,24 @@ def _adopted(attempt: Attempt, found: bool, ctx: Context) -> Returned:
     commands: list[Command] = [Run("await", AwaitEnd(attempt.uid))]
     records: tuple[object, ...] = ()
     stopping = attempt.stop
-    if attempt.phase in (Phase.STARTING, Phase.WITHDRAWN):
+    if attempt.phase in (AttemptPhase.STARTING, AttemptPhase.WITHDRAWN):
         # Its process ran before that could be written down. Its timeout went with its order: it is ended instead.
         records = (AttemptStarted(ctx.wall, 0, ()),)
         stopping = stopping or AttemptStopping(StopCause.DRAINING, STOP_GRACE_NS)
         if attempt.stop is None:
             records += (stopping,)
     if stopping is not None:
-        commands.append(Run("end", End(attempt.uid, stopping.grace_ns)))
+        commands.append(Run("end", EndAttempt(attempt.uid, stopping.grace_ns)))
     else:
         commands += _timeout(attempt, ctx)
     return _reported(attempt, Decision(records=records, commands=tuple(commands)))
 
 
 def _finished(attempt: Attempt, finish: Finish) -> Returned:
-    if attempt.phase is Phase.ENDED:
+    if attempt.phase is AttemptPhase.ENDED:
         return None
     end, unseen = finish.end, finish.end.kind is EndKind.LOST
-    if unseen and attempt.phase is Phase.SUSPENDING:
+    if unseen and attempt.phase is AttemptPhase.SUSPENDING:
         frozen = AttemptSuspended(finish.wall_ns, finish.folder, end.log_bytes)
         return _reported(attempt, Decision(records=(frozen,), commands=(CancelTimer("timeout"),)))
     ending = judge(finish, attempt.stop.cause if attempt.stop else None)
@@ -616,7 +620,10 @@ def _finished(attempt: Attempt, finish: Finish) -> Returned:
 
 def failed(attempt: Attempt, message: Failed, ctx: Context) -> Returned:
     """A start that failed is the attempt's end; what must succeed in the end is tried again."""
-    refused = type(message.error).__name__ in REFUSED_FAULTS and attempt.phase in (Phase.RESUMING, Phase.REVOKING)
+    refused = type(message.error).__name__ in REFUSED_FAULTS and attempt.phase in (
+        AttemptPhase.RESUMING,
+        AttemptPhase.REVOKING,
+    )
     if isinstance(message.effect, Permit) and refused:
         ending = STOPPED[attempt.stop.cause] if attempt.stop else Ending.WORKER_LOST
         record = AttemptEnded(ending, ctx.wall, was_started=True, fault=fault_of(message.error))
@@ -633,7 +640,7 @@ def again(key: str) -> DecisionFunction:
     """Return the decision that tries an effect again, under its key."""
 
     def decide(attempt: Attempt, message: object, ctx: Context) -> Returned:
-        if attempt.phase is Phase.ENDED and key in ("await", "end"):
+        if attempt.phase is AttemptPhase.ENDED and key in ("await", "end"):
             return None
         if key in PHASES_OF and attempt.phase not in PHASES_OF[key]:
             return None
@@ -646,7 +653,7 @@ RETRIED: Mapping[type, str] = {
     Adopt: "adopt",
     AwaitEnd: "await",
     AwaitThaw: "thaw",
-    End: "end",
+    EndAttempt: "end",
     LetGo: "let-go",
     Permit: "permit",
     Remove: "remove",
@@ -655,12 +662,12 @@ RETRIED: Mapping[type, str] = {
 }
 """Effects that are tried until they succeed, and their keys."""
 
-PHASES_OF: Mapping[str, tuple[Phase, ...]] = {
-    "withdraw": (Phase.WITHDRAWN,),
-    "permit": (Phase.RESUMING, Phase.REVOKING),
-    "thaw": (Phase.RESUMING,),
-    "revoke": (Phase.REVOKING,),
-    "let-go": (Phase.SUSPENDED, Phase.ENDED),
+PHASES_OF: Mapping[str, tuple[AttemptPhase, ...]] = {
+    "withdraw": (AttemptPhase.WITHDRAWN,),
+    "permit": (AttemptPhase.RESUMING, AttemptPhase.REVOKING),
+    "thaw": (AttemptPhase.RESUMING,),
+    "revoke": (AttemptPhase.REVOKING,),
+    "let-go": (AttemptPhase.SUSPENDED, AttemptPhase.ENDED),
 }
 """Where an effect is tried again, if not everywhere."""
 
@@ -689,7 +696,7 @@ def _reported(attempt: Attempt, decision: Decision) -> Decision:
     for record in decision.records:
         evolve(after, record)
     seen = after.observation()
-    has = after.gpus or attempt.phase in (Phase.NEW, Phase.FETCHING)  # then they may be on their way
+    has = after.gpus or attempt.phase in (AttemptPhase.NEW, AttemptPhase.FETCHING)  # then they may be on their way
     leaves = (_leaves_gpus(after),) if after.phase in HOLDS_NOTHING and has else ()
     report = Tell(SESSION, AttemptReport(seen), conflate=attempt.uid)
     changed = Emit(AttemptChanged(after.task_id, after.phase, seen))

@@ -28,7 +28,7 @@ READ_BYTES = 256 << 10
 
 
 @attrs.frozen
-class LogLine:
+class LogPiece:
     """A line, or a piece of a long one, without its newline."""
 
     start: int
@@ -52,10 +52,10 @@ class LineSplitter:
         """How far it was fed."""
         return self._start + len(self._rest)
 
-    def feed(self, data: bytes) -> list[LogLine]:
+    def feed(self, data: bytes) -> list[LogPiece]:
         """Return the lines that ``data`` completes, and the pieces of one that grows too long."""
         self._rest += data
-        lines: list[LogLine] = []
+        lines: list[LogPiece] = []
         position = 0
         while True:
             newline = self._rest.find(b"\n", position, position + MAX_LINE_BYTES + 1)
@@ -72,7 +72,7 @@ class LineSplitter:
         self._rest = self._rest[position:]
         return lines
 
-    def finish(self) -> list[LogLine]:
+    def finish(self) -> list[LogPiece]:
         """Return what is left without a newline: the program has ended."""
         if not self._rest:
             return []
@@ -81,13 +81,13 @@ class LineSplitter:
         self._rest = b""
         return [line]
 
-    def _line(self, start: int, stop: int, end: int, *, more: bool) -> LogLine:
-        return LogLine(self._start + start, self._start + end, self._rest[start:stop], more)
+    def _line(self, start: int, stop: int, end: int, *, more: bool) -> LogPiece:
+        return LogPiece(self._start + start, self._start + end, self._rest[start:stop], more)
 
 
 async def follow(
     path: Path, watch: FileWatch, ended: anyio.Event, offset: int = 0
-) -> AsyncGenerator[list[LogLine], None]:
+) -> AsyncGenerator[list[LogPiece], None]:
     """Yield the lines of ``path`` from ``offset`` on, as they come, until ``ended`` is set and all was read.
 
     Set ``ended`` only when nothing writes to the file any more: then the last line is certain to come

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from iriscw.jobs.model import Observation
 from iriscw.runtime.vocabulary import ActorPath, message
-from iriscw.worker.model import Order, Phase, RefusalReason, StopCause
+from iriscw.worker.model import AttemptPhase, Order, RefusalReason, StopCause
 
 ATTEMPTS = ActorPath("/attempts")
 SESSION = ActorPath("/session")
@@ -165,14 +165,14 @@ class Heartbeat:
 
 @message
 class ObservedAll:
-    """Everything that is held: the answer to the :class:`Desired` of that round."""
+    """Everything that is held: the answer to the :class:`DesiredAttempts` of that round."""
 
     round: int
     observations: tuple[Observation, ...]
 
 
 @message
-class Changed:
+class HeldChanged:
     """One attempt changed. That of an ended one waits in the stream until its log and its result were sent."""
 
     observation: Observation
@@ -212,7 +212,7 @@ class TurnedAway:
 
 
 @message
-class Desired:
+class DesiredAttempts:
     """All attempts that must run here."""
 
     round: int
@@ -235,7 +235,7 @@ class Flushed:
 DownItem: TypeAlias = (
     Welcomed
     | TurnedAway
-    | Desired
+    | DesiredAttempts
     | RunAttempt
     | StopAttempt
     | SuspendAttempt
@@ -244,7 +244,7 @@ DownItem: TypeAlias = (
     | HeartbeatAcked
     | Flushed
 )
-UpItem: TypeAlias = Heartbeat | ObservedAll | Changed | Goodbye | Flush
+UpItem: TypeAlias = Heartbeat | ObservedAll | HeldChanged | Goodbye | Flush
 
 
 # Emitted
@@ -302,5 +302,5 @@ class AttemptChanged:
     """An attempt is in another phase."""
 
     task_id: str
-    phase: Phase
+    phase: AttemptPhase
     observation: Observation

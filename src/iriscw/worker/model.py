@@ -30,7 +30,7 @@ STOP_GRACE_NS = 10 * SECOND
 """For attempts that are stopped without anybody having named a grace. Docker's default."""
 
 
-class Phase(enum.Enum):
+class AttemptPhase(enum.Enum):
     """Where an attempt is on this worker."""
 
     NEW = "new"
@@ -56,17 +56,17 @@ class Phase(enum.Enum):
     """Nothing of it runs; what is left are its log, its result and how it ended."""
 
 
-SEEN_AS: Mapping[Phase, tuple[TaskState, Suspension]] = {
-    Phase.NEW: (TaskState.ASSIGNED, Suspension.NONE),
-    Phase.FETCHING: (TaskState.BUILDING, Suspension.NONE),
-    Phase.STARTING: (TaskState.BUILDING, Suspension.NONE),
-    Phase.WITHDRAWN: (TaskState.BUILDING, Suspension.NONE),
-    Phase.RUNNING: (TaskState.RUNNING, Suspension.NONE),
-    Phase.STOPPING: (TaskState.RUNNING, Suspension.NONE),
-    Phase.SUSPENDING: (TaskState.RUNNING, Suspension.SUSPENDING),
-    Phase.SUSPENDED: (TaskState.RUNNING, Suspension.SUSPENDED),
-    Phase.RESUMING: (TaskState.RUNNING, Suspension.RESUMING),
-    Phase.REVOKING: (TaskState.RUNNING, Suspension.RESUMING),
+SEEN_AS: Mapping[AttemptPhase, tuple[TaskState, Suspension]] = {
+    AttemptPhase.NEW: (TaskState.ASSIGNED, Suspension.NONE),
+    AttemptPhase.FETCHING: (TaskState.BUILDING, Suspension.NONE),
+    AttemptPhase.STARTING: (TaskState.BUILDING, Suspension.NONE),
+    AttemptPhase.WITHDRAWN: (TaskState.BUILDING, Suspension.NONE),
+    AttemptPhase.RUNNING: (TaskState.RUNNING, Suspension.NONE),
+    AttemptPhase.STOPPING: (TaskState.RUNNING, Suspension.NONE),
+    AttemptPhase.SUSPENDING: (TaskState.RUNNING, Suspension.SUSPENDING),
+    AttemptPhase.SUSPENDED: (TaskState.RUNNING, Suspension.SUSPENDED),
+    AttemptPhase.RESUMING: (TaskState.RUNNING, Suspension.RESUMING),
+    AttemptPhase.REVOKING: (TaskState.RUNNING, Suspension.RESUMING),
 }
 """What jobs hear of one that lives. One that has ended is what it was last, RUNNING or not."""
 

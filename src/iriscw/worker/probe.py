@@ -47,7 +47,7 @@ class AddressUnknown(OperationError):
 
 
 @attrs.frozen
-class Machine:
+class ProbedMachine:
     """What was found."""
 
     capacity: Capacity
@@ -60,7 +60,7 @@ class Machine:
 
 def probe(
     *, disk: Path, controller_host: str, environment: Mapping[str, str] | None = None, with_gpus: bool = True
-) -> Machine:
+) -> ProbedMachine:
     """Look at this machine. Blocks for as long as ``nvidia-smi`` takes.
 
     Args:
@@ -90,7 +90,7 @@ def probe(
         memory_bytes=_total_memory(),
         disk_bytes=shutil.disk_usage(disk).free,
     )
-    return Machine(capacity, gpus, find_address(controller_host, variables), links, unbounded)
+    return ProbedMachine(capacity, gpus, find_address(controller_host, variables), links, unbounded)
 
 
 # Parsing: pure.

@@ -39,7 +39,7 @@ from iriscw.runtime.vocabulary import (
     Watch,
 )
 from iriscw.worker.effects import DropStrangers
-from iriscw.worker.gpus import Offer
+from iriscw.worker.gpus import GpuOffer
 from iriscw.worker.messages import (
     SESSION,
     AttemptReleased,
@@ -67,11 +67,11 @@ MAX_RELEASED = 4096
 
 AGAIN_NS = 1 * SECOND
 
-_NO_GPUS = Offer()
+_NO_GPUS = GpuOffer()
 
 
 @attrs.define(eq=False)
-class Registry:
+class AttemptRegistry:
     """The uids, in the order in which they came."""
 
     known: dict[str, None] = attrs.field(factory=dict)
@@ -82,7 +82,7 @@ class Registry:
     """Whose GPUs are not free, by uid."""
 
 
-def evolve(registry: Registry, record: object) -> None:
+def evolve(registry: AttemptRegistry, record: object) -> None:
     """Apply a record."""
     match record:
         case AttemptKnown(uid=uid):
@@ -100,14 +100,14 @@ def evolve(registry: Registry, record: object) -> None:
                 del registry.released[next(iter(registry.released))]
 
 
-def compact(registry: Registry) -> Iterable[object]:
+def compact(registry: AttemptRegistry) -> Iterable[object]:
     """Yield records that say the same."""
     yield from (AttemptDropped(uid) for uid in registry.released)
     yield from (AttemptKnown(uid) for uid in registry.known)
     yield from registry.gpus.values()
 
 
-class RegistryDecisions:
+class AttemptRegistryDecisions:
     """The decisions, for one way to make an attempt's actor.
 
     Args:
@@ -115,7 +115,7 @@ class RegistryDecisions:
         offer: the GPUs that are divided among attempts.
     """
 
-    def __init__(self, child: Callable[[str], ChildSpec], offer: Offer = _NO_GPUS) -> None:
+    def __init__(self, child: Callable[[str], ChildSpec], offer: GpuOffer = _NO_GPUS) -> None:
         self.child = child
         self.offer = offer
 
@@ -140,13 +140,13 @@ class RegistryDecisions:
             Undelivered: self.undelivered,
         }
 
-    def resume(self, registry: Registry, ctx: Context) -> Iterator[Command]:
+    def resume(self, registry: AttemptRegistry, ctx: Context) -> Iterator[Command]:
         """Have an actor for each attempt, and nothing running that is none of them."""
         for uid in registry.known:
             yield Spawn(self.child(uid))
         yield Run("strangers", DropStrangers(tuple(registry.known)))
 
-    def run(self, registry: Registry, message: RunAttempt, ctx: Context) -> Returned:
+    def run(self, registry: AttemptRegistry, message: RunAttempt, ctx: Context) -> Returned:
         """Give it an actor if it has none."""
         uid = message.order.uid
         pass_on = Tell(ctx.path / uid, message)
@@ -161,23 +161,23 @@ class RegistryDecisions:
             return (_refused(uid, Ending.REFUSED, "TooManyAttempts", text),)
         return Decision(records=(AttemptKnown(uid),), commands=(Spawn(self.child(uid)), pass_on))
 
-    def stop(self, registry: Registry, message: StopAttempt, ctx: Context) -> Returned:
+    def stop(self, registry: AttemptRegistry, message: StopAttempt, ctx: Context) -> Returned:
         """Pass it on."""
         return self.pass_on(registry, message, ctx)
 
     def pass_on(
-        self, registry: Registry, message: StopAttempt | SuspendAttempt | ContinueAttempt, ctx: Context
+        self, registry: AttemptRegistry, message: StopAttempt | SuspendAttempt | ContinueAttempt, ctx: Context
     ) -> Returned:
         """Pass it on, if it is here."""
         return (Tell(ctx.path / message.uid, message),) if message.uid in registry.known else None
 
-    def forget(self, registry: Registry, message: ForgetAttempt, ctx: Context) -> Returned:
+    def forget(self, registry: AttemptRegistry, message: ForgetAttempt, ctx: Context) -> Returned:
         """Pass it on; what is not here is released already."""
         if message.uid in registry.known:
             return (Tell(ctx.path / message.uid, message),)
         return (Tell(SESSION, AttemptReleased(message.uid)),)
 
-    def released(self, registry: Registry, message: AttemptReleased, ctx: Context) -> Returned:
+    def released(self, registry: AttemptRegistry, message: AttemptReleased, ctx: Context) -> Returned:
         """Nothing of it is left on this machine: its actor goes too."""
         if message.uid not in registry.known:
             return None
@@ -185,7 +185,7 @@ class RegistryDecisions:
         commands = (StopChild(message.uid), Watch(ctx.path / message.uid), Tell(SESSION, message))
         return Decision(records=(AttemptDropped(message.uid),), commands=commands)
 
-    def gpus_wanted(self, registry: Registry, message: GpusWanted, ctx: Context) -> Returned:
+    def gpus_wanted(self, registry: AttemptRegistry, message: GpusWanted, ctx: Context) -> Returned:
         """Return an attempt GPUs that nobody has; the same again if it has not heard which."""
         uid, grant = message.order.uid, message.order.grant
         if uid not in registry.known:
@@ -201,14 +201,14 @@ class RegistryDecisions:
         given = Tell(ctx.path / uid, GpusGiven(message.order, gpus))
         return Decision(records=(GpusAssigned(uid, gpus, grant),), commands=(given,))
 
-    def gpus_left(self, registry: Registry, message: GpusLeft, ctx: Context) -> Returned:
+    def gpus_left(self, registry: AttemptRegistry, message: GpusLeft, ctx: Context) -> Returned:
         """They are free, unless it has had others since."""
         has = registry.gpus.get(message.uid)
         if has is None or has.grant != message.grant:
             return None
         return Decision(records=(GpusReturned(message.uid),))
 
-    def terminated(self, registry: Registry, message: Terminated, ctx: Context) -> Returned:
+    def terminated(self, registry: AttemptRegistry, message: Terminated, ctx: Context) -> Returned:
         """Drop the records of a released attempt; a quarantined one waits for its next order."""
         uid = message.path.name
         registry.going.pop(uid, None)
@@ -216,32 +216,32 @@ class RegistryDecisions:
             return None
         return (Forget(uid),)
 
-    def stop_all(self, registry: Registry, message: StopAll, ctx: Context) -> Returned:
+    def stop_all(self, registry: AttemptRegistry, message: StopAll, ctx: Context) -> Returned:
         """Have every attempt end."""
         return tuple(Tell(ctx.path / uid, StopAttempt(uid, message.cause, message.grace_ns)) for uid in registry.known)
 
-    def resync(self, registry: Registry, message: Resync, ctx: Context) -> Returned:
+    def resync(self, registry: AttemptRegistry, message: Resync, ctx: Context) -> Returned:
         """Say what is here; each attempt says how it is."""
         uids = tuple(registry.known)
         return (Tell(SESSION, Holding(uids)), *(Tell(ctx.path / uid, ReportNow()) for uid in uids))
 
-    def completed(self, registry: Registry, message: Completed, ctx: Context) -> Returned:
+    def completed(self, registry: AttemptRegistry, message: Completed, ctx: Context) -> Returned:
         """The strangers are gone."""
         return None
 
-    def failed(self, registry: Registry, message: Failed, ctx: Context) -> Returned:
+    def failed(self, registry: AttemptRegistry, message: Failed, ctx: Context) -> Returned:
         """They do not die: try again."""
         return (SetTimer("strangers", 30 * AGAIN_NS, message.effect),)
 
-    def strangers(self, registry: Registry, message: DropStrangers, ctx: Context) -> Returned:
+    def strangers(self, registry: AttemptRegistry, message: DropStrangers, ctx: Context) -> Returned:
         """Look for strangers again."""
         return (Run("strangers", DropStrangers(tuple(registry.known))),)
 
-    def due(self, registry: Registry, message: Due, ctx: Context) -> Returned:
+    def due(self, registry: AttemptRegistry, message: Due, ctx: Context) -> Returned:
         """A mailbox was full a while ago."""
         return self.resync(registry, Resync(), ctx)
 
-    def undelivered(self, registry: Registry, message: Undelivered, ctx: Context) -> Returned:
+    def undelivered(self, registry: AttemptRegistry, message: Undelivered, ctx: Context) -> Returned:
         """A mailbox was full. The controller repeats its orders; what is here is said again, and so are GPUs."""
         match message.message:
             case GpusGiven(order=order, gpus=gpus):

@@ -52,10 +52,9 @@ from iriscw.worker.messages import (
     ATTEMPTS,
     AttemptReleased,
     AttemptReport,
-    Changed,
     Connected,
     ContinueAttempt,
-    Desired,
+    DesiredAttempts,
     Disconnected,
     Due,
     Flush,
@@ -64,6 +63,7 @@ from iriscw.worker.messages import (
     Goodbye,
     Heartbeat,
     HeartbeatAcked,
+    HeldChanged,
     Holding,
     LeaseExpired,
     LeaseNotWritten,
@@ -203,7 +203,7 @@ def reported(session: Session, message: AttemptReport, ctx: Context) -> Returned
         del session.silent[seen.uid]
         commands = _dial_if_known(session, ctx)
     if session.synced and seen != before:
-        commands = (Feed(STREAM, Changed(seen)),)
+        commands = (Feed(STREAM, HeldChanged(seen)),)
     if seen.live and _stale(session, ctx):  # it was not known yet when the lease ended
         commands += (Tell(ATTEMPTS, StopAttempt(seen.uid, StopCause.LEASE, 0)),)
     return (*commands, *_leave_if_over(session))
@@ -235,7 +235,7 @@ def arrived(session: Session, message: Arrived, ctx: Context) -> Returned:
             return (Feed(STREAM, Goodbye(session.leaving.reason if session.leaving else "")),)
         case _ if _stale(session, ctx):
             return (Close(STREAM), *_disconnected(session, "orders from before the lease ended", ctx))
-        case Desired():
+        case DesiredAttempts():
             return _desired(session, item)
         case RunAttempt():
             return None if session.leaving else (Tell(ATTEMPTS, item),)
@@ -296,7 +296,7 @@ def lease_not_written(session: Session, message: Failed, ctx: Context) -> Return
     return (Emit(LeaseNotWritten(f"{type(message.error).__name__}: {message.error}")),)
 
 
-def _desired(session: Session, item: Desired) -> Returned:
+def _desired(session: Session, item: DesiredAttempts) -> Returned:
     """Stop what is not wanted, run what is, say everything that is held."""
     wanted = {order.uid: None for order in item.orders}
     strangers = [seen.uid for seen in session.observed.values() if seen.live and seen.uid not in wanted]

@@ -10,14 +10,14 @@ from iriscw.jobs.wire import observation, read_gang_place, read_resumption
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import MILLISECOND
 from iriscw.worker.messages import (
-    Changed,
     ContinueAttempt,
-    Desired,
+    DesiredAttempts,
     DownItem,
     ForgetAttempt,
     Goodbye,
     Heartbeat,
     HeartbeatAcked,
+    HeldChanged,
     ObservedAll,
     RunAttempt,
     StopAttempt,
@@ -64,7 +64,7 @@ def up(item: UpItem) -> v1.WorkerMessage | None:
         case ObservedAll(round=number, observations=observations):
             attempts = [observation(seen) for seen in observations]
             return v1.WorkerMessage(observed_set=v1.ObservedSet(round=number, attempts=attempts))
-        case Changed(observation=seen):
+        case HeldChanged(observation=seen):
             return v1.WorkerMessage(observed=observation(seen))
         case Goodbye(reason=reason):
             return v1.WorkerMessage(goodbye=v1.Goodbye(reason=reason))
@@ -79,7 +79,7 @@ def down(message: v1.ControllerMessage) -> DownItem | None:
     """Translate what comes from the controller; None for what is data (acks, specifications) or unknown."""
     if message.desired_set is not None:
         orders = tuple(order(each) for each in message.desired_set.attempts)
-        return Desired(message.desired_set.round, orders)
+        return DesiredAttempts(message.desired_set.round, orders)
     if message.run is not None:
         return RunAttempt(order(message.run))
     if message.stop is not None:

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from iriscw.cli.demo import controllers
-from iriscw.cli.demo.controllers import ControllerFailed, FirstController, Fleet, interrupts_held
+from iriscw.cli.demo.controllers import ControllerFailed, DemoFleet, FirstController, interrupts_held
 from iriscw.cli.demo.leftovers import processes_in
 from iriscw.client.client import connect
 from iriscw.client.submission import Command
@@ -20,7 +20,7 @@ from iriscw.resources import Resources
 from iriscw.rpc.tokens import read_token_file
 from raised import that
 
-FLEET = Fleet(nodes=1, boot_delay_s=0.0)
+FLEET = DemoFleet(nodes=1, boot_delay_s=0.0)
 SMALL = Resources(cpu="100m", memory="32MiB")
 
 

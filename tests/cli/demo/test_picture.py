@@ -4,7 +4,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.cli.demo.picture import Killed, Line, Part, Progress, Scene, Tone, draw
+from iriscw.cli.demo.picture import Killed, Part, PictureLine, PictureProgress, Scene, Tone, draw
 from iriscw.client.model import AmountStatus, AttemptStatus, JobStatus, LogLine, SliceStatus, TaskStatus, WorkerStatus
 from iriscw.jobs.model import JobState, TaskState
 
@@ -129,8 +129,8 @@ def test_no_state_is_green_by_itself(state):
 )
 def test_progress_has_a_bar_if_the_end_is_known(done, total, bar):
     """It is full at the end and not before."""
-    drawn = draw(Scene(progress=Progress("freeze: writes the images", done, total)), WIDE, 30)
-    assert drawn[1:] == [Line(f"{bar}freeze: writes the images")]
+    drawn = draw(Scene(progress=PictureProgress("freeze: writes the images", done, total)), WIDE, 30)
+    assert drawn[1:] == [PictureLine(f"{bar}freeze: writes the images")]
 
 
 def test_on_few_rows_the_tasks_that_are_over_go_first():
@@ -141,7 +141,7 @@ def test_on_few_rows_the_tasks_that_are_over_go_first():
     assert len(drawn) == 10
     numbers = [line.text.split()[0] for line in drawn]
     assert numbers == ["--", "worker", "TASK", "0", "1", "2", "60", "61", "and", "job"]
-    assert drawn[-2] == Line("and 57 more", Tone.DIM)
+    assert drawn[-2] == PictureLine("and 57 more", Tone.DIM)
 
 
 STATES = st.sampled_from([TaskState.PENDING, TaskState.RUNNING, TaskState.SUCCEEDED])
@@ -153,7 +153,7 @@ TASKS = st.lists(st.tuples(STATES, st.integers(0, 3)), max_size=64).map(
 @given(TASKS, st.integers(0, 3), st.booleans(), st.text(max_size=80), st.integers(1, 120), st.integers(1, 50))
 def test_it_fits_any_terminal(tasks, slices, killed, text, columns, rows):
     """No row is wider than the terminal and there are no more than it has; the newest, the progress, is among them."""
-    scene = scene_of(*tasks, slices=tuple(map(worker_slice, range(slices))), progress=Progress("so far", 1, 2))
+    scene = scene_of(*tasks, slices=tuple(map(worker_slice, range(slices))), progress=PictureProgress("so far", 1, 2))
     scene = attrs.evolve(scene, lines={0: LogLine(0, 0, text)})
     if killed:
         scene = scene.with_killed(Killed("controller", "a:1", 5))
@@ -180,7 +180,7 @@ def test_sixty_columns_have_what_was_checked_and_how_far_it_is():
     """The word CHECKED and the bytes are not what is cut."""
     text = "thaw, 147.9 MB of 547.1 MB: reads and compares every byte"
     scene = scene_of(task(0, TaskState.SUCCEEDED, worker="iris-local-3nkl7ioliegm-0"), checked=frozenset({0}))
-    scene = attrs.evolve(scene, progress=Progress(text, 1, 4)).with_part(Part("server", 60 * "x", checked=True))
+    scene = attrs.evolve(scene, progress=PictureProgress(text, 1, 4)).with_part(Part("server", 60 * "x", checked=True))
     drawn = [line.text for line in draw(scene, 60, 20)]
     assert sum("CHECKED" in line for line in drawn) == 2
     assert "[###............]  thaw, 147.9 MB of 547.1 MB: reads" in drawn[-1]

@@ -25,7 +25,7 @@ from iriscw.cli.demo.second_act import (
     steps_table,
 )
 from iriscw.cli.demo.server import Server
-from iriscw.cli.demo.stage import Stage, remove_abandoned, servers_of
+from iriscw.cli.demo.stage import DemoStage, remove_abandoned, servers_of
 from iriscw.cli.demo.view import PlainView
 from iriscw.freeze.drivers.identities import identify_task
 from iriscw.freeze.drivers.processes.reading import read_tree
@@ -41,13 +41,13 @@ KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
 from iriscw.cli.demo import stage as module
-from iriscw.cli.demo.stage import Stage
+from iriscw.cli.demo.stage import DemoStage
 if sys.argv[2:]:
     place = Path(sys.argv[2], *module.PROGRAM.parts[-4:])
     place.parent.mkdir(parents=True)
     shutil.copy(module.PROGRAM, place)
     module.PROGRAM = place
-stage = Stage.make(Path(sys.argv[1]))
+stage = DemoStage.make(Path(sys.argv[1]))
 port = stage.start(1 << 20).stdout.read()
 print(stage.folder, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -57,7 +57,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 @pytest.fixture
 def stage(tmp_path):
     """A stage, in a folder of the test's own."""
-    with contextlib.closing(Stage.make(tmp_path)) as made:
+    with contextlib.closing(DemoStage.make(tmp_path)) as made:
         yield made
 
 
@@ -100,7 +100,7 @@ def test_the_server_counts_and_holds_no_connection(stage):
     first = second_act.asked(port, 60.0)
     assert (first.answers, first.bytes) == (1, STATE_BYTES)
     for number in range(2, 12):
-        assert second_act.asked(port, 60.0) == second_act.Answer(number, STATE_BYTES, first.sha256)
+        assert second_act.asked(port, 60.0) == second_act.ServerAnswer(number, STATE_BYTES, first.sha256)
         assert read_tree(root).hindrances == ()
 
 
@@ -168,7 +168,7 @@ def test_what_a_killed_demo_left_is_removed_by_the_next(tmp_path_factory, tmp_pa
     assert str(left) == done.stdout.strip()
     [server] = servers_of(left)
     assert is_alive(server)
-    with contextlib.closing(Stage.make(tmp_path)) as stage:
+    with contextlib.closing(DemoStage.make(tmp_path)) as stage:
         assert not is_alive(server)
         assert [*tmp_path.iterdir()] == [stage.folder]
         assert remove_abandoned(tmp_path) == []

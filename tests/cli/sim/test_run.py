@@ -7,7 +7,7 @@ import sys
 import attrs
 import pytest
 
-from iriscw.cli.sim.run import Progress, run_line
+from iriscw.cli.sim.run import SimProgress, run_line
 from iriscw_sims import World
 from iriscw_sims.run import Totals
 
@@ -113,7 +113,7 @@ def test_progress_is_for_terminals_only(monkeypatch):
     for stream, silent, shown in ((io.StringIO(), False, False), (Terminal(), True, False), (Terminal(), False, True)):
         monkeypatch.setattr(sys, "stderr", stream)
         monkeypatch.setattr("iriscw.cli.sim.run.BETWEEN_S", -1.0)
-        progress = Progress(7, silent=silent)
+        progress = SimProgress(7, silent=silent)
         progress.tell(totals)
         progress.clear()
         text = stream.getvalue()

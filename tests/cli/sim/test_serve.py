@@ -11,7 +11,7 @@ import urllib.request
 import click
 import pytest
 
-from iriscw.cli.sim.serve import MOST_NODES, Pool, Quota, Rate
+from iriscw.cli.sim.serve import MOST_NODES, PoolArgument, Quota, Rate
 
 PROGRAM = [
     sys.executable,
@@ -29,7 +29,7 @@ PATIENCE_S = 60
 )
 def test_a_pool_is_a_name_and_a_number(text, pool):
     """With an instance type behind it, if that is not the usual one."""
-    assert Pool().convert(text, None, None) == pool
+    assert PoolArgument().convert(text, None, None) == pool
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_pool_is_a_name_and_a_number(text, pool):
 def test_other_texts_are_no_pools(text):
     """The error says how one is written."""
     with pytest.raises(click.BadParameter):
-        Pool().convert(text, None, None)
+        PoolArgument().convert(text, None, None)
 
 
 def test_a_fault_is_a_name_and_a_rate():

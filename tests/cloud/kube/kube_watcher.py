@@ -11,17 +11,17 @@ import attrs
 from kube_shell import OURS, POOLS, SECOND, Server, refusal
 
 from iriscw.cloud.kube.exchange import (
-    Changed,
     CloseWatch,
     Fail,
-    Fetch,
     Fetched,
     FetchFailed,
+    FetchObjects,
+    ItemChanged,
     Listed,
     OpenWatch,
     Show,
     Vanished,
-    Wake,
+    WakeAfter,
     WatchEnded,
     WatchItem,
     Woken,
@@ -107,7 +107,7 @@ class Watcher:
         """Carry out what the machine wants."""
         for action in actions:
             match action:
-                case Fetch(token=token, request=request):
+                case FetchObjects(token=token, request=request):
                     if "continue" not in dict(request.query):
                         self.opened.append((self.now, "list", request))
                     self.fetch(token, request)
@@ -116,10 +116,10 @@ class Watcher:
                     self.open(token, request)
                 case CloseWatch(token=token):
                     self.connections.pop(token, None)
-                case Wake(token=token, after=after):
+                case WakeAfter(token=token, after=after):
                     assert after > 0
                     self.after(after, self.tell, Woken(token))
-                case Show() | Listed() | Changed() | Vanished():
+                case Show() | Listed() | ItemChanged() | Vanished():
                     assert self.failed is None
                     self.shown.append(action)
                 case Fail(error=error):

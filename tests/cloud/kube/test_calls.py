@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from kube_json import ANY, OBJECTS
 from kube_shell import LOST, OK, POOLS, SECOND, SETTINGS, SILENT, Server, refusal
 
-from iriscw.cloud.kube.calls import MalformedAnswer, Pages, TooManyObjects, ask, collect, key_of
+from iriscw.cloud.kube.calls import ListPages, MalformedAnswer, TooManyObjects, ask, collect, key_of
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse
 from iriscw.cloud.kube.paths import Source, selector
 from iriscw.cloud.model import Forbidden, Throttled, Unavailable
@@ -75,7 +75,7 @@ def test_a_list_ends_in_its_contract_whatever_is_answered(fates, seed):
 def test_any_body_is_a_page_or_refused_by_name(items, metadata, other):
     """What has no identity is left out and counted; a list without a version is none."""
     for body in (other, {"metadata": metadata, "items": items}, {"metadata": {"resourceVersion": "1"}, "items": items}):
-        pages = Pages(100)
+        pages = ListPages(100)
         try:
             pages.add(body)
         except (MalformedAnswer, TooManyObjects):

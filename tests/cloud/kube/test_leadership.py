@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.cloud.kube.leadership import MAX_DURATION, RELEASED, Candidate, Standing, Terms
+from iriscw.cloud.kube.leadership import MAX_DURATION, RELEASED, Candidate, CandidateStanding, Terms
 from iriscw.cloud.kube.messages import MERGE_PATCH, ApiRequest, ApiResponse
 from iriscw.errors import InvalidArgument
 from iriscw.runtime.vocabulary import SECOND
@@ -46,12 +46,12 @@ class Controller:
     @property
     def acts(self):
         """Whether it believes that it may act."""
-        return self.candidate.standing is Standing.LEADING and self.clock < self.candidate.acts_until
+        return self.candidate.standing is CandidateStanding.LEADING and self.clock < self.candidate.acts_until
 
     def turn(self):
         """Ask, if nothing is under way."""
         self.candidate.look(self.clock)
-        if self.candidate.standing is not Standing.OVER:
+        if self.candidate.standing is not CandidateStanding.OVER:
             self.world.after(TERMS.renewal, self.turn)
         request = None if self.busy else self.candidate.next(self.clock, self.world.rng.randrange(10**18))
         if request is not None:
@@ -165,7 +165,7 @@ def test_never_two_and_at_last_one(seed, trouble):
         world.run(20 * SECOND)
         for _ in range(world.rng.choice([0, 0, 0, 1, 3])):
             world.after(world.rng.randrange(20 * SECOND), world.meddle)
-        if all(each.candidate.standing is Standing.OVER for each in world.controllers):
+        if all(each.candidate.standing is CandidateStanding.OVER for each in world.controllers):
             world.add()
     world.trouble = 0
     world.run(70 * SECOND)  # what was late has landed
@@ -195,7 +195,7 @@ def test_a_lease_counts_from_when_it_was_asked_for(answers):
         it.heard(request, answer, sent, now)
         if request.method == "PUT":
             assert it.acts_until == sent + TERMS.duration - TERMS.margin, "neither more nor less"
-    assert it.standing is Standing.LEADING
+    assert it.standing is CandidateStanding.LEADING
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_who_is_over_asks_for_nothing(calm):
     first = calm.add()
     calm.run(5 * SECOND)
     first.candidate.look(first.candidate.acts_until)
-    assert first.candidate.standing is Standing.OVER
+    assert first.candidate.standing is CandidateStanding.OVER
     assert "ran out" in first.candidate.reason
     assert first.candidate.next(0, 0) is None
     assert first.candidate.release() is None
@@ -251,7 +251,7 @@ def test_a_lease_that_somebody_took_ends_the_leader(calm):
     lease["spec"]["holderIdentity"] = "somebody"
     calm.do(ApiRequest("PUT", PATH, body=lease))
     calm.run(6 * SECOND)
-    assert first.candidate.standing is Standing.OVER
+    assert first.candidate.standing is CandidateStanding.OVER
     assert first.candidate.reason == "somebody holds the Lease now"
 
 
@@ -352,7 +352,7 @@ def test_a_leader_whose_name_is_taken_off_its_lease_ends(calm):
     calm.run(5 * SECOND)
     calm.do(ApiRequest("PATCH", PATH, body={"spec": {"holderIdentity": None}}, content_type=MERGE_PATCH))
     calm.run(6 * SECOND)
-    assert first.candidate.standing is Standing.OVER
+    assert first.candidate.standing is CandidateStanding.OVER
     assert first.candidate.reason == "nobody holds the Lease now"
 
 
@@ -363,7 +363,7 @@ def test_an_answer_that_is_late_gives_nothing_back(calm):
     candidate = first.candidate
     request, until = candidate.next(first.clock, 0), candidate.acts_until
     candidate.heard(request, calm.do(request), until - SECOND, until)
-    assert candidate.standing is Standing.OVER
+    assert candidate.standing is CandidateStanding.OVER
     assert candidate.next(until, 0) is None
 
 
@@ -408,7 +408,7 @@ def some_seeds():
             world.after(world.rng.randrange(400 * SECOND), world.meddle)
         for _ in range(20):
             world.run(20 * SECOND)
-            if all(each.candidate.standing is Standing.OVER for each in world.controllers):
+            if all(each.candidate.standing is CandidateStanding.OVER for each in world.controllers):
                 world.add()
 
 

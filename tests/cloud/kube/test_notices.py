@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from kube_shell import LOST, OK, SETTINGS, SILENT, Server, refusal
 
-from iriscw.cloud.kube.notices import MAX_TEXT_CHARS, Due, Notice, NoticeLimits, Notices, write
+from iriscw.cloud.kube.notices import MAX_TEXT_CHARS, Notice, NoticeDue, NoticeLimits, Notices, write
 from iriscw.cloud.model import Forbidden, InvalidSpec, Throttled, Unavailable
 from iriscw.errors import InvalidArgument
 from iriscw.runtime.vocabulary import SECOND
@@ -28,7 +28,7 @@ def notice(reason="NoCapacity", text="the zone has no free machines now", *, poo
 def due(told=None, *, count=1, before=None):
     """Return an Event that is to be written now."""
     told = told or notice()
-    return Due(told, count, told.at, before)
+    return NoticeDue(told, count, told.at, before)
 
 
 @pytest.fixture

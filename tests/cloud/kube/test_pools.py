@@ -272,11 +272,11 @@ def test_a_list_that_is_always_forgotten_is_told(server):
 def test_an_endless_or_too_long_list_ends(server):
     """A page that brings nothing and promises more, and more objects than memory was meant for."""
     page = {"metadata": {"resourceVersion": "1", "continue": "x"}, "items": []}
-    with pytest.raises(Unavailable, check=that(comes_from="calls.Pages.add", nth=3)):
+    with pytest.raises(Unavailable, check=that(comes_from="calls.ListPages.add", nth=3)):
         server.run(list_pools(SETTINGS, {}, Random(1)), [ApiResponse(200, page)] * 100)
     for number in range(5):
         server.run(create_pool(SETTINGS, pool_spec(f"s{number}"), Random(1)))
-    with pytest.raises(Unavailable, check=that(comes_from="calls.Pages.add", names="4")):
+    with pytest.raises(Unavailable, check=that(comes_from="calls.ListPages.add", names="4")):
         server.run(list_pools(attrs.evolve(SETTINGS, object_limit=4, page_limit=1), {}, Random(1)))
 
 

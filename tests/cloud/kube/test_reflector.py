@@ -11,23 +11,23 @@ from kube_watcher import SETTINGS
 
 from iriscw.cloud.kube.calls import TooManyObjects
 from iriscw.cloud.kube.exchange import (
-    Changed,
     CloseWatch,
     Fail,
-    Fetch,
     Fetched,
     FetchFailed,
+    FetchObjects,
+    ItemChanged,
     Listed,
     OpenWatch,
     Vanished,
-    Wake,
+    WakeAfter,
     WatchEnded,
     WatchItem,
     Woken,
 )
 from iriscw.cloud.kube.messages import ApiResponse
 from iriscw.cloud.kube.paths import Source, selector
-from iriscw.cloud.kube.reflector import Phase, Reflector
+from iriscw.cloud.kube.reflector import Reflector, ReflectorPhase
 from iriscw.cloud.model import Forbidden, Unavailable
 
 SOURCE = Source(POOLS, selector({}))
@@ -59,11 +59,11 @@ class Hand:
     def listed(self, *things, version="10", **metadata):
         """Answer the list."""
         body = {"metadata": {"resourceVersion": version, **metadata}, "items": list(things)}
-        return self.tell(Fetched(self.last(Fetch).token, ApiResponse(200, body)))
+        return self.tell(Fetched(self.last(FetchObjects).token, ApiResponse(200, body)))
 
     def rest(self):
         """Let it sleep as long as it wants."""
-        wake = self.last(Wake)
+        wake = self.last(WakeAfter)
         self.now += wake.after
         self.tell(Woken(wake.token))
         return wake.after
@@ -72,7 +72,7 @@ class Hand:
         """Get to an open watch, and give its token."""
         self.start()
         self.listed(*things)
-        if self.reflector.phase is Phase.RESTING:
+        if self.reflector.phase is ReflectorPhase.RESTING:
             self.rest()
         return self.last(OpenWatch).token
 
@@ -93,7 +93,7 @@ def test_a_watch_begins_at_its_list_and_moves_with_events_and_bookmarks():
     token = hand.watching(pool())
     assert versions(hand.actions) == ["10"]
     assert hand.tell(WatchItem(token, {"type": "MODIFIED", "object": pool(version="11")})) == [
-        Changed(pool(version="11"))
+        ItemChanged(pool(version="11"))
     ]
     assert hand.tell(WatchItem(token, {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "15"}}})) == []
     hand.now += 20 * SECOND
@@ -121,9 +121,9 @@ def test_what_is_forgotten_is_listed_and_told_as_differences(status):
     token = hand.watching(pool("a"), pool("b", "u2"))
     hand.now += 20 * SECOND
     hand.tell(WatchItem(token, {"type": "ERROR", "object": status}))
-    assert [type(action) for action in hand.actions] == [CloseWatch, Fetch]
+    assert [type(action) for action in hand.actions] == [CloseWatch, FetchObjects]
     shown = hand.listed(pool("b", "u2", "5"), pool("c", "u3"), version="30")
-    assert shown[:3] == [Vanished(pool("a")), Changed(pool("b", "u2", "5")), Changed(pool("c", "u3"))]
+    assert shown[:3] == [Vanished(pool("a")), ItemChanged(pool("b", "u2", "5")), ItemChanged(pool("c", "u3"))]
     assert versions(shown) == ["30"]
     assert hand.reflector.statistics.expired == 1
 
@@ -142,7 +142,7 @@ def test_pages_that_are_forgotten_are_asked_for_in_one_piece():
     hand = Hand()
     hand.start()
     hand.listed(pool("a"), **{"continue": "next"})
-    (again,) = hand.tell(Fetched(hand.last(Fetch).token, refusal(410, "Expired")))
+    (again,) = hand.tell(Fetched(hand.last(FetchObjects).token, refusal(410, "Expired")))
     assert not {"limit", "continue"} & {*dict(again.request.query)}
     assert hand.listed(pool("b", "u2"))[0] == Listed((pool("b", "u2"),))
 
@@ -152,16 +152,16 @@ def test_a_page_that_is_not_answered_is_asked_for_again():
     hand = Hand()
     hand.start()
     hand.listed(pool("a"), **{"continue": "next"})
-    hand.tell(FetchFailed(hand.last(Fetch).token))
+    hand.tell(FetchFailed(hand.last(FetchObjects).token))
     assert hand.rest() > 0
-    assert dict(hand.last(Fetch).request.query)["continue"] == "next"
+    assert dict(hand.last(FetchObjects).request.query)["continue"] == "next"
 
 
 def test_what_a_server_asks_for_is_waited_for():
     """Retry-After of a list, and retryAfterSeconds of a watch's error."""
     hand = Hand()
     hand.start()
-    hand.tell(Fetched(hand.last(Fetch).token, refusal(429, retry_after=50 * SECOND)))
+    hand.tell(Fetched(hand.last(FetchObjects).token, refusal(429, retry_after=50 * SECOND)))
     assert hand.rest() >= 50 * SECOND
     hand.listed()
     token = hand.last(OpenWatch).token
@@ -178,12 +178,12 @@ def count(hand, answer, span):
         action = queue.pop(0)
         if isinstance(action, Fail):
             break
-        if isinstance(action, Wake):
+        if isinstance(action, WakeAfter):
             if action.token == hand.reflector._current:  # not the alarm of a watch that is over
                 hand.now += action.after
                 queue += hand.tell(Woken(action.token))
-        elif isinstance(action, Fetch | OpenWatch):
-            counts["list" if isinstance(action, Fetch) else "watch"] += 1
+        elif isinstance(action, FetchObjects | OpenWatch):
+            counts["list" if isinstance(action, FetchObjects) else "watch"] += 1
             assert sum(counts.values()) < 10_000, "it spins"
             for event in answer(action):
                 queue += hand.tell(event)
@@ -219,7 +219,7 @@ def repeats_itself(action):
 def test_a_server_that_ends_each_watch_is_not_run_over(watch):
     """Lists succeed, watches bring nothing: in an hour no more requests than the longest pause allows."""
     hand = Hand(watch_pause_most=30 * SECOND, patience=100 * HOUR)
-    counts = count(hand, lambda action: (listing if isinstance(action, Fetch) else watch)(action), HOUR)
+    counts = count(hand, lambda action: (listing if isinstance(action, FetchObjects) else watch)(action), HOUR)
     assert 100 < sum(counts.values()) < 2 * (HOUR // (15 * SECOND)) + 20
 
 
@@ -231,7 +231,9 @@ def test_a_server_that_moves_and_ends_each_watch_is_asked_once_a_second():
         bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(next(numbers))}}}
         return [WatchItem(action.token, bookmark), WatchEnded(action.token, False)]
 
-    counts = count(Hand(), lambda action: (listing if isinstance(action, Fetch) else moves)(action), 600 * SECOND)
+    counts = count(
+        Hand(), lambda action: (listing if isinstance(action, FetchObjects) else moves)(action), 600 * SECOND
+    )
     assert counts["list"] == 1
     assert 500 < counts["watch"] <= 601
 
@@ -250,14 +252,14 @@ def test_refused_credentials_end_it_at_once():
     """In a list, and in a watch, whose connection is let go of."""
     hand = Hand()
     hand.start()
-    (failed,) = hand.tell(Fetched(hand.last(Fetch).token, refusal(403, "Forbidden", 'User "x" cannot list')))
+    (failed,) = hand.tell(Fetched(hand.last(FetchObjects).token, refusal(403, "Forbidden", 'User "x" cannot list')))
     assert isinstance(failed.error, Forbidden)
     hand = Hand()
     token = hand.watching()
     closed, failed = hand.tell(WatchItem(token, {"type": "ERROR", "object": refusal(401).body}))
     assert closed == CloseWatch(token)
     assert isinstance(failed.error, Forbidden)
-    assert hand.reflector.phase is Phase.OVER
+    assert hand.reflector.phase is ReflectorPhase.OVER
 
 
 def test_more_objects_than_memory_was_meant_for_end_it():
@@ -277,12 +279,12 @@ def test_a_silent_connection_is_given_up_after_its_time():
     """The alarm rings: hang up, and list, whose answer tells whether somebody is there."""
     hand = Hand()
     token = hand.watching()
-    alarm = hand.last(Wake)
+    alarm = hand.last(WakeAfter)
     assert alarm.after <= SETTINGS.watch_timeout + SETTINGS.watch_margin
     hand.now += alarm.after
     assert hand.tell(Woken(alarm.token))[0] == CloseWatch(token)
     hand.rest()
-    assert isinstance(hand.actions[0], Fetch)
+    assert isinstance(hand.actions[0], FetchObjects)
     assert hand.reflector.statistics.stalled == 1
 
 
@@ -293,10 +295,10 @@ def test_a_watch_that_fails_again_and_again_is_listed_anew():
     for _ in range(SETTINGS.relist_after):
         hand.tell(WatchItem(token, {"type": "ERROR", "object": refusal(504, "Timeout", "Too large").body}))
         hand.rest()
-        if isinstance(hand.actions[0], Fetch):
+        if isinstance(hand.actions[0], FetchObjects):
             break
         token = hand.last(OpenWatch).token
-    assert isinstance(hand.actions[0], Fetch)
+    assert isinstance(hand.actions[0], FetchObjects)
 
 
 def test_it_lists_again_on_schedule():
@@ -306,14 +308,14 @@ def test_it_lists_again_on_schedule():
     hand.now += 40 * SECOND
     assert isinstance(hand.tell(WatchEnded(token, False))[0], OpenWatch)
     hand.now += 40 * SECOND
-    assert isinstance(hand.tell(WatchEnded(hand.last(OpenWatch).token, False))[0], Fetch)
+    assert isinstance(hand.tell(WatchEnded(hand.last(OpenWatch).token, False))[0], FetchObjects)
 
 
 def test_answers_to_what_is_over_are_counted_and_ignored():
     """Of an earlier list, of a watch that was hung up, and after the end."""
     hand = Hand()
     hand.start()
-    first = hand.last(Fetch).token
+    first = hand.last(FetchObjects).token
     hand.listed()
     assert hand.tell(Fetched(first, EMPTY)) == []
     token = ("pools", 999)
@@ -333,11 +335,11 @@ def test_any_json_is_taken(items, body):
     token = hand.watching()
     for item in items:
         for action in hand.tell(WatchItem(token, item)):
-            if isinstance(action, Changed | Vanished):
+            if isinstance(action, ItemChanged | Vanished):
                 assert identity(action.object)
     hand = Hand()
     hand.start()
-    hand.tell(Fetched(hand.last(Fetch).token, ApiResponse(200, body)))
+    hand.tell(Fetched(hand.last(FetchObjects).token, ApiResponse(200, body)))
     assert hand.actions
 
 

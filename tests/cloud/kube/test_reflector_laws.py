@@ -8,7 +8,7 @@ from kube_watcher import FAULTS, SETTINGS, Life, Watcher
 
 from iriscw.cloud.kube import reflector as module
 from iriscw.cloud.kube.exchange import (
-    Changed,
+    ItemChanged,
     Listed,
     Vanished,
 )
@@ -172,7 +172,7 @@ class ForgetfulView(View):
         self._tombstones.clear()
         self.objects[key] = thing
         self._recent[thing["metadata"]["uid"]] = (thing["metadata"]["resourceVersion"],)
-        return [Changed(thing)]
+        return [ItemChanged(thing)]
 
     def vanished(self, key, thing):
         self.objects.pop(key, None)
@@ -184,7 +184,7 @@ class CountsNames(View):
 
     def replace(self, found):
         shown = super().replace(found)
-        there = [action.object["metadata"]["name"] for action in shown if isinstance(action, Changed)]
+        there = [action.object["metadata"]["name"] for action in shown if isinstance(action, ItemChanged)]
         return [a for a in shown if not (isinstance(a, Vanished) and a.object["metadata"]["name"] in there)]
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given, strategies as st
 
 from iriscw.cloud.kube import view as module
-from iriscw.cloud.kube.exchange import Changed, Vanished
+from iriscw.cloud.kube.exchange import ItemChanged, Vanished
 from iriscw.cloud.kube.view import View
 
 
@@ -18,8 +18,8 @@ KEY = ("", "a")
 def test_news_is_told_once():
     """The same version again, or one that was seen before, says nothing."""
     view = View()
-    assert view.changed(KEY, thing(version="1")) == [Changed(thing(version="1"))]
-    assert view.changed(KEY, thing(version="2")) == [Changed(thing(version="2"))]
+    assert view.changed(KEY, thing(version="1")) == [ItemChanged(thing(version="1"))]
+    assert view.changed(KEY, thing(version="2")) == [ItemChanged(thing(version="2"))]
     assert view.changed(KEY, thing(version="2")) is None
     assert view.changed(KEY, thing(version="1")) is None
     assert view.objects == {KEY: thing(version="2")}
@@ -29,7 +29,10 @@ def test_a_successor_ends_its_predecessor():
     """Another uid under the name: first the end of the one, then the other; the first does not come back."""
     view = View()
     view.changed(KEY, thing())
-    assert view.changed(KEY, thing(uid="u2", version="5")) == [Vanished(thing()), Changed(thing(uid="u2", version="5"))]
+    assert view.changed(KEY, thing(uid="u2", version="5")) == [
+        Vanished(thing()),
+        ItemChanged(thing(uid="u2", version="5")),
+    ]
     assert view.changed(KEY, thing(version="3")) is None
     assert view.vanished(KEY, thing(version="4")) == []
     assert view.objects == {KEY: thing(uid="u2", version="5")}
@@ -42,7 +45,7 @@ def test_what_vanished_is_told_once_and_may_come_back():
     assert view.vanished(KEY, thing(version="2")) == [Vanished(thing(version="2"))]
     assert view.vanished(KEY, thing(version="2")) is None
     assert view.changed(KEY, thing(version="1")) is None
-    assert view.changed(KEY, thing(version="3")) == [Changed(thing(version="3"))]
+    assert view.changed(KEY, thing(version="3")) == [ItemChanged(thing(version="3"))]
     assert view.vanished(KEY, thing(version="2")) is None
     assert view.objects == {KEY: thing(version="3")}
 

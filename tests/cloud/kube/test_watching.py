@@ -8,7 +8,7 @@ from kube_shell import NODES, PODS, POOLS, SECOND, SETTINGS as CALLS, node_body,
 from kube_watcher import FAULTS, SETTINGS, Watcher
 
 from iriscw.cloud.kube import watching as module
-from iriscw.cloud.kube.exchange import CloseWatch, Fail, Fetch, Fetched, OpenWatch, Show, WatchItem
+from iriscw.cloud.kube.exchange import CloseWatch, Fail, Fetched, FetchObjects, OpenWatch, Show, WatchItem
 from iriscw.cloud.kube.messages import ApiResponse
 from iriscw.cloud.kube.pods import create_pod, list_pods
 from iriscw.cloud.kube.pools import create_pool, list_pools
@@ -285,7 +285,7 @@ def test_a_pod_is_shown_as_it_lives():
     """From its appearance to its end."""
     watch = PodWatch(SETTINGS, {})
     (fetch,) = watch.start(0, Random(1))
-    assert isinstance(fetch, Fetch)
+    assert isinstance(fetch, FetchObjects)
     actions = listing(watch, "pods", thing("a"))
     assert [pod.phase for pod in shown(actions)[0].objects] == [PodPhase.PENDING]
     token = next(action.token for action in actions if isinstance(action, OpenWatch))

@@ -22,7 +22,7 @@ from iriscw.cloud.model import Attributes, Capacity
 from iriscw.controller.doors import intake as module
 from iriscw.controller.doors.intake import LOG_PATIENCE_S, RESULT_PATIENCE_S, Intake
 from iriscw.controller.doors.rules import MAX_HELD_ATTEMPTS
-from iriscw.controller.doors.streams import Connection
+from iriscw.controller.doors.streams import WorkerConnection
 from iriscw.controller.granted_attempts import HeldAttempts
 from iriscw.controller.stores.archive import Archive
 from iriscw.controller.stores.logs import LogStore
@@ -47,7 +47,7 @@ class Desk:
     results: ResultStore
     held: HeldAttempts
     intake: Intake
-    connection: Connection
+    connection: WorkerConnection
 
     @classmethod
     async def open(cls, root: Path, archive: Archive | None = None) -> "Desk":
@@ -59,7 +59,7 @@ class Desk:
             await held.give((worker_id, "i"), [uid])
             await logs.begin(JOB, index, 0, uid)
         info = WorkerInfo("w-0", "i", "w", "g", Capacity(), Attributes(), "")
-        return cls(logs, results, held, Intake(logs, results, held), Connection.make(v1.Hello(), info))
+        return cls(logs, results, held, Intake(logs, results, held), WorkerConnection.make(v1.Hello(), info))
 
     def acks(self) -> list[v1.ControllerMessage]:
         """What the worker was told since the last call."""
@@ -389,7 +389,7 @@ async def test_an_end_whose_worker_dialled_again_meanwhile(tmp_path: Path) -> No
     async with archiving(tmp_path) as (desk, store):
         await desk.chunk()
         await desk.see(ended())
-        earlier, desk.connection = desk.connection, Connection.make(v1.Hello(), desk.connection.info)
+        earlier, desk.connection = desk.connection, WorkerConnection.make(v1.Hello(), desk.connection.info)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(desk.intake.pass_settled, desk.connection)
             await desk.see(ended())

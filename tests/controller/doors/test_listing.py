@@ -5,7 +5,7 @@ import attrs
 import pytest
 
 from iriscw.controller.doors import listing
-from iriscw.controller.doors.listing import PART, Pages, WrittenPage
+from iriscw.controller.doors.listing import PART, JobPages, WrittenPage
 from iriscw.jobs import wire
 from iriscw.jobs.messages import JobRow, JobTally
 from iriscw.jobs.model import JobState, TaskState
@@ -30,7 +30,7 @@ def read(page: WrittenPage) -> v1.ListJobsResponse:
 async def test_a_page_is_what_its_jobs_say() -> None:
     """The page that arrives has all jobs in order, their versions and reasons, and where the next one begins."""
     rows = [job(number) for number in range(3)]
-    pages = Pages({row.job_id: number for number, row in enumerate(rows)}.__getitem__)
+    pages = JobPages({row.job_id: number for number, row in enumerate(rows)}.__getitem__)
     reasons = {rows[1].job_id: "no room"}
     for _ in range(2):
         jobs = [wire.job_row(row, number, reasons.get(row.job_id, "")) for number, row in enumerate(rows)]
@@ -42,7 +42,7 @@ async def test_only_what_changed_is_written() -> None:
     """A page that is asked for again costs no entry; a job whose row, version or reason changed costs its own."""
     rows = [job(number) for number in range(50)]
     versions = dict.fromkeys((row.job_id for row in rows), 1)
-    pages = Pages(versions.__getitem__)
+    pages = JobPages(versions.__getitem__)
     reasons = {rows[0].job_id: "no room"}
     first = await pages.write(rows, reasons, "")
     assert pages.written == 50
@@ -59,7 +59,7 @@ async def test_only_what_changed_is_written() -> None:
 
 async def test_others_have_their_turn() -> None:
     """While a page is written, the loop goes round after every hundred entries at least; not for entries it has."""
-    pages = Pages(lambda job_id: 1)
+    pages = JobPages(lambda job_id: 1)
     rows = [job(number) for number in range(10 * PART)]
     turns = 0
 
@@ -82,7 +82,7 @@ async def test_others_have_their_turn() -> None:
 async def test_entries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that were written longest ago are dropped, and written anew when their jobs are listed again."""
     monkeypatch.setattr(listing, "MAX_ENTRIES", 10)
-    pages = Pages(lambda job_id: 1)
+    pages = JobPages(lambda job_id: 1)
     rows = [job(number) for number in range(15)]
     await pages.write(rows, {}, "")
     await pages.write(rows[5:], {}, "")

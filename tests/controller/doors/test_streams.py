@@ -4,7 +4,7 @@ import anyio
 import anyio.lowlevel
 
 from iriscw.cloud.model import Attributes, Capacity
-from iriscw.controller.doors.streams import MAX_OUTGOING, Connection, Switchboard
+from iriscw.controller.doors.streams import MAX_OUTGOING, Switchboard, WorkerConnection
 from iriscw.fleet.model import WorkerInfo
 from iriscw.jobs.model import Observed
 from iriscw.proto.iriscw import v1
@@ -13,15 +13,15 @@ INFO = WorkerInfo("w-0", "i", "w", "g", Capacity(), Attributes(), "")
 KEY = ("w-0", "i")
 
 
-def connection() -> Connection:
+def connection() -> WorkerConnection:
     """A connection of one worker."""
-    return Connection.make(v1.Hello(), INFO)
+    return WorkerConnection.make(v1.Hello(), INFO)
 
 
 async def test_session_first() -> None:
     """A session waits for its worker, and for a fresh connection after one that it served."""
     board = Switchboard()
-    found: list[Connection] = []
+    found: list[WorkerConnection] = []
 
     async def serve() -> None:
         found.append(await board.connected(KEY))

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from iriscw.freeze.drivers.desk import Desk
-from iriscw.freeze.effects import Dump, Look, Open, ReadStates
+from iriscw.freeze.effects import Dump, Look, OpenArtifact, ReadStates
 from iriscw.freeze.model import (
     CriuAbility,
     CriuFailed,
@@ -19,15 +19,15 @@ from iriscw.freeze.model import (
     DumpReport,
     DumpRequest,
     FreeMemory,
-    Frozen,
-    Gpu,
-    Host,
+    FrozenTree,
+    ImageHost,
     Kept,
+    NvmlGpu,
+    ProcessTree,
     Room,
     Sealed,
-    Task,
     TaskIdentity,
-    Tree,
+    TreeProcess,
 )
 from iriscw.freeze.traits import Traits
 from raised import that
@@ -35,7 +35,7 @@ from raised import that
 PATIENCE_S = 60.0
 ROOT = TaskIdentity(2, 3, "boot")
 USED = CudaTask(ROOT, CudaState.RUNNING, restore_thread=2, device_bytes=1)
-GPU = Gpu("GPU-1", "H100", 0, 1 << 30, 0)
+GPU = NvmlGpu("GPU-1", "H100", 0, 1 << 30, 0)
 
 
 @pytest.fixture
@@ -52,10 +52,10 @@ class Ports:
         self.listed = 0
 
     async def host(self):
-        return Host("boot", "x86_64", 4096, "6.18", "node")
+        return ImageHost("boot", "x86_64", 4096, "6.18", "node")
 
     async def tree(self, root, *, closely=False):
-        return Tree((Task(root, 1, "python", 1 << 20),))
+        return ProcessTree((TreeProcess(root, 1, "python", 1 << 20),))
 
     async def tasks(self, identities, within_ns):
         return self.used
@@ -123,12 +123,12 @@ class Shelf:
 async def test_what_a_thaw_looks_for_on_its_machine():
     """Numbers of threads beside those of processes, who came back beside who was frozen, memory where it lands."""
     back = TaskIdentity(7, 8, "boot")
-    task = Task(ROOT, 1, "python", 1 << 20, inner_pid=20, traits=Traits(threads=(21, 22)))
-    host, ability = Host("boot", "x86_64", 4096, "6.18", "node"), CriuAbility("criu", "4.2")
-    frozen = Frozen(host, ability, CriuOptions(), (task,), group="/sys/fs/cgroup/box")
+    task = TreeProcess(ROOT, 1, "python", 1 << 20, inner_pid=20, traits=Traits(threads=(21, 22)))
+    host, ability = ImageHost("boot", "x86_64", 4096, "6.18", "node"), CriuAbility("criu", "4.2")
+    frozen = FrozenTree(host, ability, CriuOptions(), (task,), group="/sys/fs/cgroup/box")
     shelf, asked = Shelf(Kept(frozen, Room("/i", "/w"), Sealed(1, "d", 1), returned=(back,))), Asked()
     able = Able(ability, Ports(()))
-    await Desk(asked, able, able, None, None, shelf).open(Open("ck-1", "op-1", 1))
+    await Desk(asked, able, able, None, None, shelf).open(OpenArtifact("ck-1", "op-1", 1))
     assert asked.about["taken"] == ([20, 21, 22],)
     assert asked.about["living"] == ((ROOT, back),)
     assert asked.about["free_memory_bytes"] == ("/sys/fs/cgroup/box",)
@@ -142,7 +142,7 @@ class Dumping:
         self.said = []
 
     async def tree(self, root, *, closely=False):
-        return Tree((Task(root, 1, "python", 1 << 20),))
+        return ProcessTree((TreeProcess(root, 1, "python", 1 << 20),))
 
     async def members(self, root):
         return {root: False}

@@ -16,7 +16,7 @@ from iriscw.freeze.criu_protobuf import encode
 from iriscw.freeze.drivers.identities import identify_task
 from iriscw.freeze.drivers.processes.meeting import heirs, meet, somebody_has
 from iriscw.freeze.drivers.processes.reading import read_tree
-from iriscw.freeze.model import CriuAbility, CriuOptions, Frozen, Host
+from iriscw.freeze.model import CriuAbility, CriuOptions, FrozenTree, ImageHost
 from iriscw.freeze.traits import Holder, Obstacle
 
 FORKING = """
@@ -58,7 +58,9 @@ class Target:
     def frozen(self):
         """Give it as it would stand in a manifest, and who it is."""
         tree = read_tree(identify_task(self.pid), closely=True)
-        made = Frozen(Host("b", "x86_64", 4096, "6", "n"), CriuAbility("criu", "4.2"), CriuOptions(), tree.tasks)
+        made = FrozenTree(
+            ImageHost("b", "x86_64", 4096, "6", "n"), CriuAbility("criu", "4.2"), CriuOptions(), tree.tasks
+        )
         return made, tree.identities
 
     def end(self):

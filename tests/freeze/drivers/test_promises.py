@@ -7,7 +7,7 @@ import pytest
 
 from iriscw.freeze.drivers.processes import promises
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
-from iriscw.freeze.drivers.processes.promises import Promise, left, named
+from iriscw.freeze.drivers.processes.promises import MemoryPromise, left, named
 from iriscw.freeze.model import NoRoom
 from iriscw.processes.names import MAX_NAME_CHARS
 from raised import that
@@ -101,4 +101,4 @@ async def test_a_promise_that_cannot_be_made_known(monkeypatch):
 def test_a_promise_is_what_it_says():
     """Values that are equal are one."""
     (found,) = said(named("op", 5, "."))
-    assert found == Promise(found.who, 5, found.groups)
+    assert found == MemoryPromise(found.who, 5, found.groups)

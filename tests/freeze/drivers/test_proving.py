@@ -17,7 +17,7 @@ from iriscw.freeze.drivers.processes import calling as calling_module, traits
 from iriscw.freeze.drivers.processes.calling import CALLABLE, HERE, NotCallable, calling
 from iriscw.freeze.drivers.processes.proving import cpus_of, forget_continued, freer, policy_of, prove
 from iriscw.freeze.drivers.processes.reading import children_of, read_tree
-from iriscw.freeze.model import TargetGone, Task, TreeChanged
+from iriscw.freeze.model import TargetGone, TreeChanged, TreeProcess
 from iriscw.freeze.proc_text import parse_status
 from iriscw.processes.identity import read_process_file, read_stat
 from raised import that
@@ -70,11 +70,11 @@ class Target:
         assert self.process.stdout.readline(), f"it has ended, at {line}"
         self.stop()
 
-    def seen(self) -> Task:
+    def seen(self) -> TreeProcess:
         """Read it, as it is now."""
         return read_tree(identify_task(self.pid), closely=True).tasks[0]
 
-    def prove(self, was: Task):
+    def prove(self, was: TreeProcess):
         """Have it be what it was."""
         prove((was,), (identify_task(self.pid),))
 
@@ -302,7 +302,7 @@ def test_a_program_of_other_registers_is_left_alone(target, monkeypatch):
     monkeypatch.setattr(calling_module, "_REGISTERS", 28)
     with (
         calling(target.pid, target.pid) as call,
-        pytest.raises(NotCallable, check=that(comes_from="calling.Caller._registers")),
+        pytest.raises(NotCallable, check=that(comes_from="calling.CallingThread._registers")),
     ):
         call(39)
     target.does("print(end='')")

@@ -12,7 +12,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.freeze.drivers.pseudoterminal import EXTPROC, TIOCSPTLCK, Waiting, other_side, put, take, unread
+from iriscw.freeze.drivers.pseudoterminal import EXTPROC, TIOCSPTLCK, WaitingBytes, other_side, put, take, unread
 from profiles import examples
 from raised import that
 
@@ -98,7 +98,7 @@ def test_it_reads_as_one_that_nobody_touched(otherwise, output, typed):
 def test_lines_are_the_same_lines():
     """Each is read by itself, and one that a key ended is not joined with the next."""
     with terminal() as (master, slave):
-        put(master, slave, Waiting(input=(b"one\n", b"two", b"three\n", b"", b"end"), begun=b"fo"))
+        put(master, slave, WaitingBytes(input=(b"one\n", b"two", b"three\n", b"", b"end"), begun=b"fo"))
         assert [os.read(slave, 100) for _ in range(5)] == [b"one\n", b"two", b"three\n", b"", b"end"]
         assert not unread(slave)
         os.write(master, b"ur\n")
@@ -112,7 +112,7 @@ def test_whose_other_side_was_closed():
     os.write(slave, b"last\n")
     os.close(slave)
     waiting = take(master, None)
-    assert waiting == Waiting(b"last\r\n", closed=True)
+    assert waiting == WaitingBytes(b"last\r\n", closed=True)
     other, slave = os.openpty()
     os.close(slave)
     for each in (master, other):
@@ -128,7 +128,7 @@ def test_one_that_nobody_has_opened_yet():
     master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
     try:
         assert not take(master, None)
-        put(master, None, Waiting())
+        put(master, None, WaitingBytes())
     finally:
         os.close(master)
 
@@ -179,7 +179,7 @@ def test_one_that_is_full(side, size_bytes):
         written = filled({"output": slave, "begun": master}[side], itertools.repeat(piece))
         assert len(written) > 2 * 4096
         waiting = take(master, slave)
-        assert waiting == Waiting(**{side: written})
+        assert waiting == WaitingBytes(**{side: written})
         put(master, slave, waiting)
         assert os.get_blocking(master)
         assert os.get_blocking(slave)
@@ -192,14 +192,14 @@ def test_by_no_lines_although_its_modes_say_so():
         modes = termios.tcgetattr(slave)
         modes[3] |= EXTPROC
         termios.tcsetattr(slave, termios.TCSANOW, modes)
-        put(master, slave, Waiting(input=(b"a\0b",), begun=b"\0c"))
+        put(master, slave, WaitingBytes(input=(b"a\0b",), begun=b"\0c"))
         assert os.read(slave, 100) == b"a\0b\0c"
 
 
 def test_a_line_with_a_zero_in_it():
     """It does not end there."""
     with terminal() as (master, slave):
-        put(master, slave, Waiting(input=(b"a\0b\n",)))
+        put(master, slave, WaitingBytes(input=(b"a\0b\n",)))
         assert os.read(slave, 100) == b"a\0b\n"
 
 

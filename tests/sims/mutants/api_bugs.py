@@ -44,11 +44,11 @@ API_BUGS = (
     # When it refuses.
     _bug(
         "refused-credentials-are-told-as-an-outage",
-        (LIFECYCLE, "", "(Forbidden, Refusal.FORBIDDEN)", "(Forbidden, Refusal.LATER)"),
+        (LIFECYCLE, "", "(Forbidden, CallRefusal.FORBIDDEN)", "(Forbidden, CallRefusal.LATER)"),
     ),
     _bug(
         "refused-credentials-fail-a-slice",
-        (LIFECYCLE, "", "(Forbidden, Refusal.FORBIDDEN)", "(Forbidden, Refusal.INVALID)"),
+        (LIFECYCLE, "", "(Forbidden, CallRefusal.FORBIDDEN)", "(Forbidden, CallRefusal.INVALID)"),
     ),
     _bug(
         "refused-credentials-are-tried-again-at-once",
@@ -57,7 +57,7 @@ API_BUGS = (
             "_later",
             "return SetTimer('pool', max(delay, judgement.retry_after), TryAgain('pool'))",
             (
-                "if judgement.refusal is Refusal.FORBIDDEN:\n"
+                "if judgement.refusal is CallRefusal.FORBIDDEN:\n"
                 "    delay = 1\n"
                 "return SetTimer('pool', max(delay, judgement.retry_after), TryAgain('pool'))"
             ),

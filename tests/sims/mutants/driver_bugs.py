@@ -83,7 +83,7 @@ DRIVER_BUGS = (
         "lists-lose-their-last-page",
         (
             CALLS,
-            "Pages.add",
+            "ListPages.add",
             (
                 "for item in items or ():\n"
                 "    key = key_of(item)\n"
@@ -152,7 +152,7 @@ DRIVER_BUGS = (
             ),
             (
                 "if lasted:\n"
-                "    self.phase = Phase.RESTING\n"
+                "    self.phase = ReflectorPhase.RESTING\n"
                 "    return []\n"
                 "if not self._moved and (not lasted):\n"
                 "    self._setbacks.stumbled()\n"
@@ -168,7 +168,7 @@ DRIVER_BUGS = (
             "Reflector._watch",
             (
                 "[OpenWatch(self._current, self._source.watch(self._version, timeout)), "
-                "Wake(self._guard, timeout + self._settings.watch_margin)]"
+                "WakeAfter(self._guard, timeout + self._settings.watch_margin)]"
             ),
             "[OpenWatch(self._current, self._source.watch(self._version, timeout))]",
         ),

@@ -21,14 +21,14 @@ MUTANTS = (
         (
             FREEZING,
             "",
-            "Row('gives every byte a digest', _P.PUBLISHING, _P.PUBLISHING, _U, _U, _A)",
-            "Row('gives every byte a digest', _P.ENDING, _P.PUBLISHING, _U, _U, _A)",
+            "FreezeRow('gives every byte a digest', _P.PUBLISHING, _P.PUBLISHING, _U, _U, _A)",
+            "FreezeRow('gives every byte a digest', _P.ENDING, _P.PUBLISHING, _U, _U, _A)",
         ),
         (
             FREEZING,
             "",
-            "Row('kills the tree', _P.OVER, _P.OVER, _A, _L, _L)",
-            "Row('kills the tree', _P.PUBLISHING, _P.OVER, _A, _L, _L)",
+            "FreezeRow('kills the tree', _P.OVER, _P.OVER, _A, _L, _L)",
+            "FreezeRow('kills the tree', _P.PUBLISHING, _P.OVER, _A, _L, _L)",
         ),
     ),
     _bug(
@@ -36,8 +36,8 @@ MUTANTS = (
         (
             FREEZING,
             "",
-            "Row('gives every byte a digest', _P.PUBLISHING, _P.PUBLISHING, _U, _U, _A)",
-            "Row('gives every byte a digest', _P.PUBLISHING, _P.PUBLISHING, _U, _E, _A)",
+            "FreezeRow('gives every byte a digest', _P.PUBLISHING, _P.PUBLISHING, _U, _U, _A)",
+            "FreezeRow('gives every byte a digest', _P.PUBLISHING, _P.PUBLISHING, _U, _E, _A)",
         ),
     ),
     _bug(
@@ -45,8 +45,8 @@ MUTANTS = (
         (
             FREEZING,
             "",
-            "Row('locks every CUDA process', _P.CHECKPOINTING, _P.CHECKPOINTING, _U, _U, _U)",
-            "Row('locks every CUDA process', _P.CHECKPOINTING, _P.CHECKPOINTING, _U, _A, _A)",
+            "FreezeRow('locks every CUDA process', _P.CHECKPOINTING, _P.CHECKPOINTING, _U, _U, _U)",
+            "FreezeRow('locks every CUDA process', _P.CHECKPOINTING, _P.CHECKPOINTING, _U, _A, _A)",
         ),
     ),
     _bug(
@@ -54,8 +54,8 @@ MUTANTS = (
         (
             FREEZING,
             "",
-            "Row('locks every CUDA process', _P.CHECKPOINTING, _P.CHECKPOINTING, _U, _U, _U)",
-            "Row('locks every CUDA process', _P.CHECKPOINTING, _P.CHECKPOINTING, _A, _U, _U)",
+            "FreezeRow('locks every CUDA process', _P.CHECKPOINTING, _P.CHECKPOINTING, _U, _U, _U)",
+            "FreezeRow('locks every CUDA process', _P.CHECKPOINTING, _P.CHECKPOINTING, _A, _U, _U)",
         ),
     ),
     _bug(
@@ -90,7 +90,7 @@ MUTANTS = (
             FREEZING,
             "_woken",
             "Decision(records=before, commands=(Run(KEY, Discard(freeze.id)),))",
-            "attrs.evolve(_unpin(freeze, Ending(Outcome.UNDONE)), records=before)",
+            "attrs.evolve(_unpin(freeze, OperationEnding(Outcome.UNDONE)), records=before)",
         ),
     ),
     _bug(
@@ -130,19 +130,19 @@ MUTANTS = (
         (
             THAWING,
             "",
-            "Row('has CRIU bring the tree back, stopped', (Phase.PROVING,), Turn.KILL, Turn.KILL)",
-            "Row('has CRIU bring the tree back, stopped', (Phase.PROVING,), Turn.OVER, Turn.OVER)",
+            "ThawRow('has CRIU bring the tree back, stopped', (Phase.PROVING,), ThawTurn.KILL, ThawTurn.KILL)",
+            "ThawRow('has CRIU bring the tree back, stopped', (Phase.PROVING,), ThawTurn.OVER, ThawTurn.OVER)",
         ),
         (
             THAWING,
             "",
             (
-                "Row('sets again what CRIU lost, compares it with what was frozen', (Phase.STARTING,), "
-                "Turn.KILL, Turn.KILL)"
+                "ThawRow('sets again what CRIU lost, compares it with what was frozen', (Phase.STARTING,), "
+                "ThawTurn.KILL, ThawTurn.KILL)"
             ),
             (
-                "Row('sets again what CRIU lost, compares it with what was frozen', (Phase.STARTING,), "
-                "Turn.OVER, Turn.OVER)"
+                "ThawRow('sets again what CRIU lost, compares it with what was frozen', (Phase.STARTING,), "
+                "ThawTurn.OVER, ThawTurn.OVER)"
             ),
         ),
     ),
@@ -152,14 +152,14 @@ MUTANTS = (
             THAWING,
             "",
             (
-                "Row('lets it run, its first process last (until then, a crash is as one before); "
-                "restores and unlocks CUDA', (Phase.PAGING, Phase.CONFIRMING, Phase.LEAVING), Turn.KILL, "
-                "Turn.FINISH)"
+                "ThawRow('lets it run, its first process last (until then, a crash is as one before); "
+                "restores and unlocks CUDA', (Phase.PAGING, Phase.CONFIRMING, Phase.LEAVING), ThawTurn.KILL, "
+                "ThawTurn.FINISH)"
             ),
             (
-                "Row('lets it run, its first process last (until then, a crash is as one before); "
-                "restores and unlocks CUDA', (Phase.PAGING, Phase.CONFIRMING, Phase.LEAVING), Turn.KILL, "
-                "Turn.KILL)"
+                "ThawRow('lets it run, its first process last (until then, a crash is as one before); "
+                "restores and unlocks CUDA', (Phase.PAGING, Phase.CONFIRMING, Phase.LEAVING), ThawTurn.KILL, "
+                "ThawTurn.KILL)"
             ),
         ),
         first=100,
@@ -315,8 +315,8 @@ MUTANTS = (
         (
             THAWING,
             "",
-            "Row('tells the application; unpins the artifact', (Phase.OVER,), Turn.FINISH, Turn.FINISH)",
-            "Row('tells the application; unpins the artifact', (Phase.OVER,), Turn.FINISH, Turn.KILL)",
+            "ThawRow('tells the application; unpins the artifact', (Phase.OVER,), ThawTurn.FINISH, ThawTurn.FINISH)",
+            "ThawRow('tells the application; unpins the artifact', (Phase.OVER,), ThawTurn.FINISH, ThawTurn.KILL)",
         ),
         first=300,
     ),

@@ -28,15 +28,15 @@ BUGS = {
             "cloud/lifecycle.py",
             "",
             (
-                "((QuotaExceeded, Refusal.QUOTA), (NoCapacity, Refusal.CAPACITY), (InvalidSpec, "
-                "Refusal.INVALID), (Gone, Refusal.ABSENT), (Conflict, Refusal.CONFLICT), (Throttled, "
-                "Refusal.LATER), (Unseen, Refusal.FORBIDDEN), (Unavailable, Refusal.LATER), (Forbidden, "
-                "Refusal.FORBIDDEN))"
+                "((QuotaExceeded, CallRefusal.QUOTA), (NoCapacity, CallRefusal.CAPACITY), (InvalidSpec, "
+                "CallRefusal.INVALID), (Gone, CallRefusal.ABSENT), (Conflict, CallRefusal.CONFLICT), (Throttled, "
+                "CallRefusal.LATER), (Unseen, CallRefusal.FORBIDDEN), (Unavailable, CallRefusal.LATER), (Forbidden, "
+                "CallRefusal.FORBIDDEN))"
             ),
             (
-                "((QuotaExceeded, Refusal.QUOTA), (NoCapacity, Refusal.CAPACITY), (InvalidSpec, "
-                "Refusal.INVALID), (Gone, Refusal.ABSENT), (Conflict, Refusal.CONFLICT), (Throttled, "
-                "Refusal.LATER), (Unavailable, Refusal.LATER), (Forbidden, Refusal.FORBIDDEN))"
+                "((QuotaExceeded, CallRefusal.QUOTA), (NoCapacity, CallRefusal.CAPACITY), (InvalidSpec, "
+                "CallRefusal.INVALID), (Gone, CallRefusal.ABSENT), (Conflict, CallRefusal.CONFLICT), (Throttled, "
+                "CallRefusal.LATER), (Unavailable, CallRefusal.LATER), (Forbidden, CallRefusal.FORBIDDEN))"
             ),
         ),
         (

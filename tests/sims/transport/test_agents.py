@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from transport_world import FOUND_AND_SHRUNK, LIMITS, NOTICE_S, faults_of_any_kind, seeds
 
 from iriscw.agent.uplink import ledger, session
-from iriscw.agent.uplink.ledger import Ledger
+from iriscw.agent.uplink.ledger import OrderLedger
 from iriscw.agent.uplink.messages import SESSION, BeginOrder, Dial, Now, StopOrder
 from iriscw.agent.uplink.session import LONGEST_PAUSE_NS, Session
 from iriscw.agent.uplink.stream import WELCOME_TIMEOUT_S, ControllerStream, Uplink
@@ -52,7 +52,7 @@ class Agent:
         self.begun: list[str] = []
         stream = ControllerStream(uplink, IDENTITY, self._abilities)
         orders = Behavior(
-            initial=Ledger,
+            initial=OrderLedger,
             on=ledger.rules(),
             resume=ledger.resume,
             evolve=ledger.evolve,

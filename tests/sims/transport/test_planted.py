@@ -138,7 +138,7 @@ def a_drain_that_waits_for_everybody(patch: pytest.MonkeyPatch) -> None:
 
 def endless_patience(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls, "PATIENCE_S", 1e6)
-    patch.setattr(calls.Calls.__init__, "__kwdefaults__", {"patience_s": 1e6, "owner": None})
+    patch.setattr(calls.MethodCalls.__init__, "__kwdefaults__", {"patience_s": 1e6, "owner": None})
 
 
 def a_worker_that_dials_once(patch: pytest.MonkeyPatch) -> None:

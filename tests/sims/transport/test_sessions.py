@@ -23,7 +23,7 @@ import os
 
 from worker_world import TOKEN, Controller, authenticate
 
-from iriscw.client.calls import PATIENCE_S, Calls
+from iriscw.client.calls import PATIENCE_S, MethodCalls
 from iriscw.client.contact import QUIET_S
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.jobs.model import Ending, Observation, TaskState
@@ -36,7 +36,7 @@ from iriscw.runtime import ActorSystem, Behavior, ChildSpec
 from iriscw.runtime.edge.driver import SystemClock
 from iriscw.runtime.vocabulary import Tell
 from iriscw.worker import session
-from iriscw.worker.drivers.desk import Held
+from iriscw.worker.drivers.desk import DeskEntry
 from iriscw.worker.drivers.stream import WELCOME_TIMEOUT_S, ControllerStream, Identity
 from iriscw.worker.effects import Dial, HoldLease
 from iriscw.worker.messages import (
@@ -85,7 +85,7 @@ class Attempts:
         self.log = random.Random(size).randbytes(size)
         self.path = folder / f"log-{size}"
         self.path.write_bytes(self.log)
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, DeskEntry] = {}
         self.observed: dict[str, Observation] = {}
         self.started: list[str] = []
 
@@ -116,7 +116,7 @@ class Attempts:
         if uid in self.observed:
             return None
         self.started.append(uid)
-        held = self.held[uid] = Held(self)  # type: ignore[arg-type]
+        held = self.held[uid] = DeskEntry(self)  # type: ignore[arg-type]
         held.ended.set()
         ended = {"ending": Ending.SUCCEEDED, "exit_code": 0, "log_offset": len(self.log)}
         self.observed[uid] = Observation(uid, TaskState.RUNNING, started=True, **ended)
@@ -271,7 +271,7 @@ def play_client(seed: int, faults, play):
         async with RpcServer([jobs], authenticate=authenticate) as server:
             await server.listen_tcp("127.0.0.1", 0)
             async with RpcChannel(server.address, TOKEN, rng=random.Random(seed)) as channel:
-                calls = Calls(channel)
+                calls = MethodCalls(channel)
                 calls._rng = random.Random(seed)
                 network.schedule(faults)
                 return await play(network, jobs, calls)
@@ -286,7 +286,7 @@ def test_a_watch_survives(seed, faults, ends_at) -> None:
     answered, or ends with an error that says it may be repeated.
     """
 
-    async def play(network: Network, jobs: Jobs, calls: Calls) -> None:
+    async def play(network: Network, jobs: Jobs, calls: MethodCalls) -> None:
         request = v1.SubmitJobRequest(name="a", idempotency_key="k")
         with contextlib.suppress(RpcUnavailable, RpcDeadline):
             submitted = await calls.ask("SubmitJob", request, v1.SubmitJobResponse, key="k")
@@ -306,7 +306,7 @@ def test_patience_ends_and_is_told_once(caplog: pytest.LogCaptureFixture) -> Non
     """
     caplog.set_level(logging.WARNING, "iriscw.client")
 
-    async def play(network: Network, jobs: Jobs, calls: Calls) -> None:
+    async def play(network: Network, jobs: Jobs, calls: MethodCalls) -> None:
         watch = calls.watch(v1.JobRef(job_id="job-1"))
         await anext(watch)
         network.strike(Fault(FaultKind.REFUSE, 0, duration_s=1000))

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from iriscw.tiers.drivers.failure import TEXT_LENGTH, Failure, NoStoreCredentials, NoSuchBucket
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, NoStoreCredentials, NoSuchBucket, TryFailure
 from iriscw.tiers.drivers.gs_failure import answered, port_error
 from iriscw.tiers.ports import ObjectNotFound, StoreAccessDenied, StoreFull, StoreUnreachable
 from iriscw_sims.objects.serve.google_answers import REASONS
 
 
-def told(status: int, reason: str = "", message: str = "words") -> Failure:
+def told(status: int, reason: str = "", message: str = "words") -> TryFailure:
     """Return the failure of an answer in Google's form."""
     errors = [{"reason": reason, "message": message}] if reason else []
     return answered(status, json.dumps({"error": {"code": status, "message": message, "errors": errors}}).encode())
@@ -64,12 +64,12 @@ def test_answers_of_something_on_the_way(body: bytes) -> None:
         (told(403, "userRateLimitExceeded"), StoreUnreachable),
         (told(400, "invalid"), StoreUnreachable),
         (told(500, "backendError"), StoreUnreachable),
-        (Failure("silence"), StoreUnreachable),
-        (Failure("none", certain=True, credentials=True), NoStoreCredentials),
-        (Failure("in doubt", 403, "forbidden", certain=False), StoreUnreachable),
+        (TryFailure("silence"), StoreUnreachable),
+        (TryFailure("none", certain=True, credentials=True), NoStoreCredentials),
+        (TryFailure("in doubt", 403, "forbidden", certain=False), StoreUnreachable),
     ],
 )
-def test_the_ports_errors(failure: Failure, kind: type) -> None:
+def test_the_ports_errors(failure: TryFailure, kind: type) -> None:
     """Each has one; a refusal after a doubt is told as the doubt."""
     error = port_error(failure, "reading 'k'")
     assert type(error) is kind

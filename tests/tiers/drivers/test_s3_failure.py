@@ -2,7 +2,7 @@
 
 import pytest
 
-from iriscw.tiers.drivers.failure import TEXT_LENGTH, AttemptFailed, Failure, NoStoreCredentials, NoSuchBucket
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, AttemptFailed, NoStoreCredentials, NoSuchBucket, TryFailure
 from iriscw.tiers.drivers.s3_failure import answered, port_error
 from iriscw.tiers.ports import ObjectNotFound, StoreAccessDenied, StoreFull, StoreUnreachable
 from iriscw_sims.objects.refusals import CODES
@@ -48,12 +48,12 @@ def test_what_a_server_says(status: int, code: str, certain: bool, passing: bool
         (answered(503, "SlowDown", ""), StoreUnreachable),
         (answered(500, "InternalError", ""), StoreUnreachable),
         (answered(418, "Teapot", ""), StoreUnreachable),
-        (Failure("silence"), StoreUnreachable),
-        (Failure("none", certain=True, credentials=True), NoStoreCredentials),
-        (Failure("in doubt", 403, "AccessDenied", certain=False), StoreUnreachable),
+        (TryFailure("silence"), StoreUnreachable),
+        (TryFailure("none", certain=True, credentials=True), NoStoreCredentials),
+        (TryFailure("in doubt", 403, "AccessDenied", certain=False), StoreUnreachable),
     ],
 )
-def test_the_ports_errors(failure: Failure, kind: type) -> None:
+def test_the_ports_errors(failure: TryFailure, kind: type) -> None:
     """Each has one; a refusal after a doubt is told as the doubt."""
     error = port_error(failure, "reading 'k'")
     assert type(error) is kind

@@ -13,8 +13,8 @@ from iriscw.proto.iriscw import v1
 from iriscw.task.result import encode_exception, encode_value
 from iriscw.worker.drivers.desk import (
     PORT_RANGE,
-    Desk,
-    Place,
+    AttemptDesk,
+    TaskSurroundings,
     TooFewPorts,
     finish,
     free_ports,
@@ -79,8 +79,10 @@ async def test_a_start_that_was_withdrawn_never_comes_to_the_runtime(tmp_path: P
     specifications = Specifications(tmp_path / "specifications")
     specifications.put(name, content)
     attempts = tmp_path / "attempts"
-    desk = Desk(ProcessRuntime(attempts), specifications, Bundles(), Place("w-0", "", "127.0.0.1", "127.0.0.1"))
-    with pytest.raises(AttemptWithdrawn, check=that(comes_from="desk.Desk.start", names="a1")):
+    desk = AttemptDesk(
+        ProcessRuntime(attempts), specifications, Bundles(), TaskSurroundings("w-0", "", "127.0.0.1", "127.0.0.1")
+    )
+    with pytest.raises(AttemptWithdrawn, check=that(comes_from="desk.AttemptDesk.start", names="a1")):
         await desk.start(Start(Order("a1", name, "job-a/0", 0, 0)))
     assert not attempts.exists()
     assert not desk.held
@@ -112,7 +114,7 @@ async def test_a_gangs_leader_and_a_member_start(tmp_path: Path) -> None:
     name = hashlib.sha256(bytes(content)).hexdigest()
     specifications.put(name, bytes(content))
     runtime = ProcessRuntime(tmp_path / "attempts", one_log=True)
-    desk = Desk(runtime, specifications, NoBundles(), Place("w-0", "", "127.0.0.1", "127.0.0.9"))
+    desk = AttemptDesk(runtime, specifications, NoBundles(), TaskSurroundings("w-0", "", "127.0.0.1", "127.0.0.9"))
     leads = GangPlace(0, 1, 0, 2, leads=True)
     joins = GangPlace(0, 1, 1, 2, leads=False, leader_host="10.0.0.1", leader_port=20_000)
     started, told = [], []
@@ -144,6 +146,8 @@ async def test_what_goes_on_here_keeps_its_address(tmp_path: Path, told: str, ex
             asked.append(where)
             return SimpleNamespace(uid=uid)
 
-    desk = Desk(Runtime(), Specifications(tmp_path), NoBundles(), Place("w-0", "c:1", "127.0.0.1", "127.0.0.9"))
+    desk = AttemptDesk(
+        Runtime(), Specifications(tmp_path), NoBundles(), TaskSurroundings("w-0", "c:1", "127.0.0.1", "127.0.0.9")
+    )
     await desk.permit(Permit("a1", "g1", "/w/a1", host=told))
     assert [each.advertise_host for each in asked] == [expected]

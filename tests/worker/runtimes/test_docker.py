@@ -23,7 +23,7 @@ from iriscw.processes.ends import EndKind
 from iriscw.runtime.vocabulary import SECOND
 from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, facts
 from iriscw.worker.ports import AttemptSpec, AttemptWithdrawn, ImageUnavailable, ProgramMissing
-from iriscw.worker.runtimes.pod_life import Patience
+from iriscw.worker.runtimes.pod_life import PodPatience
 from raised import that
 
 pytestmark = pytest.mark.slow
@@ -172,7 +172,7 @@ async def test_a_container_that_others_remove_is_lost(world, runtime):
 
 async def test_an_image_that_cannot_be_had(world):
     """The job's own is the job's fault; it is told with the engine's words, and no container is left."""
-    async with world.runtime(Patience(image=0)) as runtime:
+    async with world.runtime(PodPatience(image=0)) as runtime:
         assert await runtime.adopt() == ()
         with pytest.raises(ImageUnavailable, check=that(comes_from="pod.PodRuntime.start", names="127.0.0.1")):
             await runtime.start(program("pass", image="127.0.0.1:1/no/such:1"))
@@ -195,7 +195,7 @@ async def test_a_program_that_is_not_there(runtime):
 
 async def test_a_start_that_is_withdrawn_leaves_nothing(world):
     """While the image is fetched for ever."""
-    async with world.runtime(Patience(image=600 * SECOND)) as runtime:
+    async with world.runtime(PodPatience(image=600 * SECOND)) as runtime:
         assert await runtime.adopt() == ()
         refused = []
 

@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from iriscw.processes.ends import EndKind
-from iriscw.processes.grants import GrantRefused, Standing, owner_of, standing_of
+from iriscw.processes.grants import GrantRefused, GrantStanding, owner_of, standing_of
 from iriscw.processes.identity import send_signal
 from iriscw.processes.lease import NEVER_NS, LeaseFile
 from iriscw.processes.status import write_thawed
@@ -65,7 +65,7 @@ async def test_another_worker_takes_it_over_where_it_is(workers) -> None:
     running = await new.permit("a1", folder, "g1", WHERE)
     again = await new.permit("a1", folder, "g1", WHERE)  # as after a crash
     assert running.folder.path == again.folder.path == folder
-    assert (standing_of(folder, "g1"), owner_of(folder)) == (Standing.OFFERED, "b/1")
+    assert (standing_of(folder, "g1"), owner_of(folder)) == (GrantStanding.OFFERED, "b/1")
     found = decode_facts((folder / "work" / PRIVATE_FOLDER / CONTEXT_FILE).read_bytes())
     assert (found.worker_id, found.controller_address, found.advertise_host) == ("b", "controller:1", "10.0.0.2")
     assert found == attrs.evolve(
@@ -152,7 +152,7 @@ async def test_a_worker_whose_lease_is_over_leaves_nothing_on_offer(workers) -> 
     folder = await frozen(workers("a"))
     await workers("b").permit("a1", folder, "g1", WHERE)
     await workers("b", over=True).adopt()
-    assert standing_of(folder, "g1") is Standing.WITHDRAWN
+    assert standing_of(folder, "g1") is GrantStanding.WITHDRAWN
 
 
 async def test_it_is_waited_for(workers) -> None:

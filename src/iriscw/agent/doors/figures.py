@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from iriscw.agent.caller_folders import PREFIX
-from iriscw.agent.operation_views import View
+from iriscw.agent.operation_views import RunningOperation
 from iriscw.checkpoint.model import TierUse
 from iriscw.rpc.http1 import HttpResponse, Route
 from iriscw.runtime.vocabulary import SECOND
@@ -21,7 +21,7 @@ BUCKETS_S = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800
 """From a small process to a model of a terabyte."""
 
 
-class Figures:
+class AgentFigures:
     """What the metrics count, kept by the changes of views."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Figures:
             )
         }
 
-    def seen(self, before: View, now: View) -> None:
+    def seen(self, before: RunningOperation, now: RunningOperation) -> None:
         """Count a change."""
         kind = now.asked.kind.value
         if before is now:
@@ -89,14 +89,14 @@ class Figures:
         if now.over and not before.over:
             self._over(now)
 
-    def _phase_over(self, before: View, now: View) -> None:
+    def _phase_over(self, before: RunningOperation, now: RunningOperation) -> None:
         if before.steps:
             step = before.steps[-1]
             until = now.lasted_ns if len(now.steps) == len(before.steps) else now.steps[-1].at_ns
             labels = (now.asked.kind.value, step.phase, tier_label(now))
             self._phases.labels(*labels).observe((until - step.at_ns) / SECOND)
 
-    def _over(self, now: View) -> None:
+    def _over(self, now: RunningOperation) -> None:
         kind, tier = now.asked.kind.value, tier_label(now)
         self._running -= 1
         self._now.labels(kind).dec()
@@ -136,7 +136,7 @@ class Figures:
         return HttpResponse(200, CONTENT_TYPE_LATEST, generate_latest(self.registry))
 
 
-def tier_label(view: View) -> str:
+def tier_label(view: RunningOperation) -> str:
     """Return the tier as metrics name it: all folders of callers are one, or there would be no end of names."""
     name = view.tier or (view.made.tier if view.made is not None else "")
     return "path" if name.startswith(PREFIX) else name

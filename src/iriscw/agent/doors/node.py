@@ -10,7 +10,7 @@ from iriscw._version import __version__
 from iriscw.agent import wire
 from iriscw.agent.doors.rules import NODE_RULES
 from iriscw.agent.local import new_id
-from iriscw.agent.operation_views import View
+from iriscw.agent.operation_views import RunningOperation
 from iriscw.errors import InvalidArgument, IriscwError
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import CriuAbility, TargetGone
@@ -53,7 +53,7 @@ class NodeDoor(v1.NodeAgentBase):
             async for view in views:
                 yield wire.operation_view(view)
 
-    async def _run(self, order: FreezeTree | ThawTree, *, detached: bool) -> AsyncGenerator[View, None]:
+    async def _run(self, order: FreezeTree | ThawTree, *, detached: bool) -> AsyncGenerator[RunningOperation, None]:
         operation = await self._agent.begin(order)
         ended = False
         try:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from iriscw.agent import wire
-from iriscw.agent.containers import Found, check_id, checked_root, container_of, has_own_numbers
+from iriscw.agent.containers import FoundContainer, check_id, checked_root, container_of, has_own_numbers
 from iriscw.agent.doors.rules import SHIM_RULES
 from iriscw.agent.errors import ContainerRefused, OperationPutAside
 from iriscw.agent.local import OperationStuck, failure_of, new_id
-from iriscw.agent.operation_views import View
+from iriscw.agent.operation_views import RunningOperation
 from iriscw.errors import InvalidArgument
 from iriscw.freeze.drivers.runtime import become_criu
 from iriscw.freeze.messages import FreezeTree, ThawTree
@@ -144,7 +144,7 @@ class ShimDoor(v1.ShimServiceBase):
 
     async def _freeze(
         self,
-        found: Found,
+        found: FoundContainer,
         path: str,
         container_id: str,
         *,
@@ -176,7 +176,7 @@ class ShimDoor(v1.ShimServiceBase):
                 if named != container_id:
                     raise ContainerRefused(f"checkpoint {artifact} is of container {named!r}, not of {container_id!r}")
 
-    async def _views(self, operation: str) -> AsyncGenerator[View, None]:
+    async def _views(self, operation: str) -> AsyncGenerator[RunningOperation, None]:
         """Yield the views of an operation, and have it undone when they are left before its end."""
         over = False
         try:
@@ -188,7 +188,7 @@ class ShimDoor(v1.ShimServiceBase):
             if not over:
                 self._agent.stop(operation, "its caller left")
 
-    async def _end_of(self, operation: str) -> View:
+    async def _end_of(self, operation: str) -> RunningOperation:
         last = self._agent.board.view(operation)
         async with aclosing(self._views(operation)) as views:
             async for view in views:

@@ -17,10 +17,10 @@ import attrs
 
 from iriscw._version import __version__
 from iriscw.agent.errors import GuardUnknown, ProcessOutOfReach
-from iriscw.agent.operation_views import View
+from iriscw.agent.operation_views import RunningOperation
 from iriscw.agent.uplink import ledger, session
 from iriscw.agent.uplink.facts import checkpoint_rows, operation_row, order_end, tier_rows
-from iriscw.agent.uplink.ledger import Ledger
+from iriscw.agent.uplink.ledger import OrderLedger
 from iriscw.agent.uplink.messages import (
     ORDERS,
     SESSION,
@@ -33,7 +33,7 @@ from iriscw.agent.uplink.messages import (
     Past,
     Present,
     SessionAwake,
-    Settle,
+    SettleOperation,
     StopOrder,
 )
 from iriscw.agent.uplink.session import Session
@@ -129,7 +129,7 @@ class ControllerLink:
     def child(self) -> ChildSpec:
         """Return ``/controller``. That its session fails again and again is no reason to end the agent."""
         orders = Behavior(
-            initial=Ledger,
+            initial=OrderLedger,
             on=ledger.rules(),
             resume=ledger.resume,
             evolve=ledger.evolve,
@@ -264,7 +264,7 @@ class ControllerLink:
         await self._ready.wait()
         self._agent.stop(effect.operation, "the controller cancelled it")
 
-    async def settle(self, view: View) -> None:
+    async def settle(self, view: RunningOperation) -> None:
         """Write down what became of an operation, if it was ordered; returns once that is on disk.
 
         Raises:
@@ -275,7 +275,7 @@ class ControllerLink:
         await self._tell_quietly()  # who hears that it is over finds what it made
         while True:
             try:
-                await self._system.ask(ORDERS, Settle(order_end(view)))
+                await self._system.ask(ORDERS, SettleOperation(order_end(view)))
             except (JournalUnavailable, MailboxFull, AskTimeout, OutcomeUnknown, ActorRestarted, ActorStopped) as error:
                 log.warning("what became of %s is not written down yet: %s", view.asked.operation, error)
             else:
@@ -284,7 +284,7 @@ class ControllerLink:
 
     # Facts
 
-    def seen(self, before: View, now: View) -> None:
+    def seen(self, before: RunningOperation, now: RunningOperation) -> None:
         """Tell of a change of an operation; the latest stands for those before it."""
         operation = now.asked.operation
         self._tell(Past((OPERATION, operation)) if now.over else Now(operation_row(now)), operation)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iriscw.agent.operation_views import View
+from iriscw.agent.operation_views import RunningOperation
 from iriscw.agent.wire import text
-from iriscw.checkpoint.model import Listed, TierUse
+from iriscw.checkpoint.model import ListedArtifact, TierUse
 from iriscw.nodes.model import (
     MAX_CHECKPOINT_BYTES,
     MAX_CHECKPOINTS,
@@ -23,7 +23,7 @@ from iriscw.runtime.vocabulary import MILLISECOND
 MAX_TEXT_CHARS = 4096
 
 
-def operation_row(view: View) -> OperationRow:
+def operation_row(view: RunningOperation) -> OperationRow:
     """Return an operation that runs."""
     return OperationRow(
         operation=view.asked.operation,
@@ -38,7 +38,7 @@ def operation_row(view: View) -> OperationRow:
     )
 
 
-def order_end(view: View) -> OrderEnd:
+def order_end(view: RunningOperation) -> OrderEnd:
     """Return what became of an operation that is over."""
     end, made = view.end, view.made
     return OrderEnd(
@@ -54,7 +54,7 @@ def order_end(view: View) -> OrderEnd:
     )
 
 
-def checkpoint_rows(listed: Sequence[Listed]) -> tuple[tuple[CheckpointRow, ...], int]:
+def checkpoint_rows(listed: Sequence[ListedArtifact]) -> tuple[tuple[CheckpointRow, ...], int]:
     """Return the checkpoints that the controller is told of, the latest first, and how many more there are."""
     rows = sorted((_row(each) for each in listed), key=lambda row: (-row.sealed_at_ms, row.checkpoint, row.tier))
     told, room = 0, MAX_CHECKPOINT_BYTES
@@ -66,7 +66,7 @@ def checkpoint_rows(listed: Sequence[Listed]) -> tuple[tuple[CheckpointRow, ...]
     return tuple(rows[:told]), len(rows) - told
 
 
-def _row(each: Listed) -> CheckpointRow:
+def _row(each: ListedArtifact) -> CheckpointRow:
     trouble = text(each.trouble)[:MAX_TEXT_CHARS]
     if each.manifest is None:
         return CheckpointRow(each.artifact, text(each.tier), each.size_bytes, trouble)

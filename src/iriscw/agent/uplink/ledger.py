@@ -27,7 +27,7 @@ from iriscw.agent.uplink.messages import (
     OrdersFull,
     Present,
     Resync,
-    Settle,
+    SettleOperation,
     StopOrder,
     TakeOrders,
 )
@@ -87,7 +87,7 @@ class Taken:
 
 
 @attrs.define
-class Ledger:
+class OrderLedger:
     """The orders, in the order in which they came."""
 
     taken: dict[str, Taken] = attrs.field(factory=dict)
@@ -97,7 +97,7 @@ class Ledger:
         return tuple(each.end for each in self.taken.values() if each.end is not None)
 
 
-def evolve(ledger: Ledger, record: object) -> None:
+def evolve(ledger: OrderLedger, record: object) -> None:
     """Apply a record."""
     match record:
         case OrderTaken(order=order):
@@ -110,7 +110,7 @@ def evolve(ledger: Ledger, record: object) -> None:
             del ledger.taken[operation]
 
 
-def compact(ledger: Ledger) -> Iterator[object]:
+def compact(ledger: OrderLedger) -> Iterator[object]:
     """Yield records from which an equal state is built."""
     for operation, each in ledger.taken.items():
         yield OrderTaken(each.order, 0)
@@ -125,7 +125,7 @@ def rules() -> dict[type, DecisionFunction]:
     return {
         TakeOrders: take,
         Resync: resync,
-        Settle: settle,
+        SettleOperation: settle,
         Completed: completed,
         Failed: failed,
         BeginOrder: begin_again,
@@ -134,7 +134,7 @@ def rules() -> dict[type, DecisionFunction]:
     }
 
 
-def resume(ledger: Ledger, ctx: Context) -> Iterator[Command]:
+def resume(ledger: OrderLedger, ctx: Context) -> Iterator[Command]:
     """Begin what is not settled; what runs already is not begun again (:class:`BeginOrder`)."""
     for each in ledger.taken.values():
         if each.end is None:
@@ -157,7 +157,7 @@ def _ends(ends: tuple[OrderEnd, ...]) -> Tell:
 # From the controller
 
 
-def take(ledger: Ledger, message: TakeOrders, ctx: Context) -> Outcome:
+def take(ledger: OrderLedger, message: TakeOrders, ctx: Context) -> Outcome:
     """Take what is new, withdraw what is cancelled, drop what is released."""
     orders = message.orders
     released = _released(ledger, message)
@@ -186,7 +186,7 @@ def take(ledger: Ledger, message: TakeOrders, ctx: Context) -> Outcome:
     return Decision(records=tuple(records), commands=tuple(commands)) if records else tuple(commands)
 
 
-def _released(ledger: Ledger, message: TakeOrders) -> tuple[str, ...]:
+def _released(ledger: OrderLedger, message: TakeOrders) -> tuple[str, ...]:
     """Return the ended orders that the controller has on its disk: it says so, or does not wait for them any more."""
     named = dict.fromkeys(message.orders.release)
     waited = dict.fromkeys(order.operation for order in message.orders.begin)
@@ -197,7 +197,7 @@ def _released(ledger: Ledger, message: TakeOrders) -> tuple[str, ...]:
     )
 
 
-def resync(ledger: Ledger, message: Resync, ctx: Context) -> Outcome:
+def resync(ledger: OrderLedger, message: Resync, ctx: Context) -> Outcome:
     """Tell the session what became of orders."""
     return (_ends(ledger.ends()),)
 
@@ -205,7 +205,7 @@ def resync(ledger: Ledger, message: Resync, ctx: Context) -> Outcome:
 # From the agent
 
 
-def settle(ledger: Ledger, message: Settle, ctx: Context) -> Outcome:
+def settle(ledger: OrderLedger, message: SettleOperation, ctx: Context) -> Outcome:
     """Write down what became of an order."""
     known = ledger.taken.get(message.end.operation)
     if known is None or known.end is not None:
@@ -213,11 +213,11 @@ def settle(ledger: Ledger, message: Settle, ctx: Context) -> Outcome:
     return _settled(ledger, message.end, Reply())
 
 
-def _settled(ledger: Ledger, end: OrderEnd, *more: Command) -> Decision:
+def _settled(ledger: OrderLedger, end: OrderEnd, *more: Command) -> Decision:
     return Decision(records=(OrderSettled(end),), commands=(_ends((*ledger.ends(), end)), *more))
 
 
-def completed(ledger: Ledger, message: Completed, ctx: Context) -> Outcome:
+def completed(ledger: OrderLedger, message: Completed, ctx: Context) -> Outcome:
     """It was begun, or is over already; one that was withdrawn meanwhile is stopped now that it can be."""
     if not isinstance(message.effect, BeginOrder):
         return None
@@ -230,7 +230,7 @@ def completed(ledger: Ledger, message: Completed, ctx: Context) -> Outcome:
     return (_stop(operation),) if known.withdrawn else None
 
 
-def failed(ledger: Ledger, message: Failed, ctx: Context) -> Outcome:
+def failed(ledger: OrderLedger, message: Failed, ctx: Context) -> Outcome:
     """It was not begun: that is what becomes of it, unless it is only for now, or nobody can say whether it was."""
     if not isinstance(message.effect, BeginOrder):
         return None
@@ -243,17 +243,17 @@ def failed(ledger: Ledger, message: Failed, ctx: Context) -> Outcome:
     return _settled(ledger, OrderEnd(order.operation, REFUSED, type(error).__name__, str(error)[:MAX_TEXT_CHARS]))
 
 
-def begin_again(ledger: Ledger, message: BeginOrder, ctx: Context) -> Outcome:
+def begin_again(ledger: OrderLedger, message: BeginOrder, ctx: Context) -> Outcome:
     """Its pause is over."""
     known = ledger.taken.get(message.order.operation)
     return None if known is None or known.end is not None else (_begin(known),)
 
 
-def due(ledger: Ledger, message: Due, ctx: Context) -> Outcome:
+def due(ledger: OrderLedger, message: Due, ctx: Context) -> Outcome:
     """Tell the session again."""
     return (_ends(ledger.ends()),)
 
 
-def undelivered(ledger: Ledger, message: Undelivered, ctx: Context) -> Outcome:
+def undelivered(ledger: OrderLedger, message: Undelivered, ctx: Context) -> Outcome:
     """The session has no room: tell it in a while."""
     return (SetTimer("ends", AGAIN, Due("ends")),)

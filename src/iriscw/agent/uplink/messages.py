@@ -56,7 +56,7 @@ class Resync:
 
 
 @message
-class Settle:
+class SettleOperation:
     """An operation is over. Answered with None once it is on disk, if it was an order; else at once."""
 
     end: OrderEnd

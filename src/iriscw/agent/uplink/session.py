@@ -33,7 +33,7 @@ from iriscw.agent.uplink.messages import (
     TurnedAway,
     Welcomed,
 )
-from iriscw.nodes.model import CHECKPOINT, MAX_FACTS, Fact, FactKey, Orders, Report, ReportAcked, key_of
+from iriscw.nodes.model import CHECKPOINT, MAX_FACTS, AgentReport, Fact, FactKey, Orders, ReportAcked, key_of
 from iriscw.runtime.vocabulary import (
     MILLISECOND,
     SECOND,
@@ -176,7 +176,7 @@ def _say(session: Session, ctx: Context) -> tuple[Command, ...]:
     session.sequence += 1
     session.on_the_way, session.said_at = True, ctx.now
     session.complete = session.complete or not session.unsaid
-    return (Feed(STREAM, Report(session.sequence, session.complete, facts, gone, session.omitted)),)
+    return (Feed(STREAM, AgentReport(session.sequence, session.complete, facts, gone, session.omitted)),)
 
 
 # The stream

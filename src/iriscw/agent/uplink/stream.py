@@ -12,7 +12,7 @@ import attrs
 from iriscw.agent.uplink.messages import Beat, Beaten, Dial, TurnedAway, Welcomed
 from iriscw.errors import InvalidArgument, OperationError
 from iriscw.nodes import wire
-from iriscw.nodes.model import NODE_NAME, Abilities, AgentIdentity, Report, ReportAcked
+from iriscw.nodes.model import NODE_NAME, Abilities, AgentIdentity, AgentReport, ReportAcked
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.address import Address
 from iriscw.rpc.client import BidiCall, RpcChannel
@@ -32,7 +32,7 @@ WELCOME_TIMEOUT_S = 30.0
 Call = BidiCall[v1.AgentMessage, v1.NodeMessage]
 
 
-class NoWelcome(OperationError):
+class AgentNotWelcomed(OperationError):
     """The controller answered an agent's hello with neither a welcome nor a refusal, or not in time."""
 
     retryable = True
@@ -109,7 +109,7 @@ class ControllerStream:
             await port.send(_turned_away(first.refused))
             return False
         if first is None or first.welcome is None:
-            raise NoWelcome("the controller did not answer the agent's hello with a welcome")
+            raise AgentNotWelcomed("the controller did not answer the agent's hello with a welcome")
         welcome = first.welcome
         await port.send(Welcomed(welcome.session_id, max(0, welcome.heartbeat_interval_ms) * MILLISECOND))
         return True
@@ -123,7 +123,7 @@ def _turned_away(refused: v1.AgentRefused) -> TurnedAway:
 async def _upward(call: Call, port: SessionPort) -> None:
     async for item in port:
         match item:
-            case Report():
+            case AgentReport():
                 await call.send(v1.AgentMessage(report=wire.report(item)))
             case Beat(sequence=sequence):
                 await call.send(v1.AgentMessage(heartbeat=v1.Heartbeat(sequence=sequence)))

@@ -29,7 +29,7 @@ READ_BYTES = 1 << 20
 """Large enough that Python's lock is free most of the time, small enough to stay in the cache of a core."""
 
 
-class Stopped(Exception):
+class DigestsStopped(Exception):
     """The digests are not wanted any more."""
 
 
@@ -154,7 +154,7 @@ def digest_of_piece(
     offset = piece.start
     while offset < piece.stop:
         if stop is not None and stop.is_set():
-            raise Stopped
+            raise DigestsStopped
         view = memoryview(buffer)[: min(len(buffer), piece.stop - offset)]
         count = os.preadv(descriptor, [view], offset)
         if count == 0:

@@ -51,7 +51,7 @@ from iriscw.checkpoint.manifest import (
     open_manifest,
     seal,
 )
-from iriscw.checkpoint.model import Listed, Manifest, TierUse
+from iriscw.checkpoint.model import ListedArtifact, Manifest, TierUse
 from iriscw.checkpoint.ports import ImageReader
 from iriscw.files import (
     TEMPORARY_PREFIX,
@@ -67,7 +67,7 @@ from iriscw.freeze.model import (
     ArtifactInUse,
     ArtifactRefused,
     ArtifactUnknown,
-    Frozen,
+    FrozenTree,
     Kept,
     LazyPages,
     NoRoom,
@@ -238,7 +238,7 @@ class Folders:
     def seal(
         self,
         operation: str,
-        frozen: Frozen,
+        frozen: FrozenTree,
         labels: tuple[tuple[str, str], ...],
         reading: ImageReader,
         begin: Callable[[int], None],
@@ -494,7 +494,7 @@ class Folders:
             self.forget(self.root / "trash" / name / IMAGES, self.root / "trash" / name)
             remove_tree(self.root / "trash" / name)
 
-    def listing(self) -> list[Listed]:
+    def listing(self) -> list[ListedArtifact]:
         """Return all artifacts, the trouble with those that are none of ours included.
 
         Raises:
@@ -504,16 +504,16 @@ class Folders:
         names = (name for name in _names(self.root / "artifacts") if ARTIFACT_ID.fullmatch(name))
         return [found for found in map(self.look_at, names) if found is not None]
 
-    def look_at(self, artifact: str) -> Listed | None:
+    def look_at(self, artifact: str) -> ListedArtifact | None:
         """Return one artifact as :meth:`listing` does; None if it was removed meanwhile."""
         size = _bytes_below(self._place("artifacts", artifact))
         pins = tuple(_written(self.root / "pins" / artifact))
         try:
-            return Listed(artifact, self.name, size, self.manifest(artifact), pinned_by=pins)
+            return ListedArtifact(artifact, self.name, size, self.manifest(artifact), pinned_by=pins)
         except ArtifactUnknown:
             return None
         except ArtifactRefused as error:
-            return Listed(artifact, self.name, size, trouble=str(error), pinned_by=pins)
+            return ListedArtifact(artifact, self.name, size, trouble=str(error), pinned_by=pins)
 
 
 def _names(folder: Path) -> list[str]:

@@ -15,16 +15,16 @@ import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
-from iriscw.checkpoint.drivers.digests import Reading, Stopped, best_algorithm
+from iriscw.checkpoint.drivers.digests import DigestsStopped, Reading, best_algorithm
 from iriscw.checkpoint.drivers.following import Following, following_threads
 from iriscw.checkpoint.drivers.store import default_reading
 from iriscw.checkpoint.manifest import ARTIFACT_ID
-from iriscw.checkpoint.model import Listed, TierUse
+from iriscw.checkpoint.model import ListedArtifact, TierUse
 from iriscw.checkpoint.ports import Tier
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
     ArtifactUnknown,
-    Frozen,
+    FrozenTree,
     Kept,
     LazyPages,
     Progress,
@@ -81,7 +81,9 @@ class Tiers:
         if followed is not None:
             followed.written()
 
-    async def seal(self, operation: str, frozen: Frozen, labels: tuple[tuple[str, str], ...], report: Report) -> Sealed:
+    async def seal(
+        self, operation: str, frozen: FrozenTree, labels: tuple[tuple[str, str], ...], report: Report
+    ) -> Sealed:
         """See the port."""
         folders = await self._writing(operation)
         count = _Count("sealing", report)
@@ -176,7 +178,7 @@ class Tiers:
                 return folders
         return None
 
-    async def find(self, artifact: str) -> Listed | None:
+    async def find(self, artifact: str) -> ListedArtifact | None:
         """Return one artifact as a listing shows it; None if there is none.
 
         Raises:
@@ -186,9 +188,9 @@ class Tiers:
             return await anyio.to_thread.run_sync(folders.look_at, artifact)
         return None
 
-    async def listing(self) -> list[Listed]:
+    async def listing(self) -> list[ListedArtifact]:
         """Return all artifacts of all tiers."""
-        found: list[Listed] = []
+        found: list[ListedArtifact] = []
         for folders in self.folders.values():
             found += await anyio.to_thread.run_sync(folders.listing)
         return found
@@ -287,7 +289,7 @@ async def _stoppable(readings: list[Reading], work: Callable[[], T]) -> T:
             failure = error
         over = True
         tasks.cancel_scope.cancel()
-    if isinstance(failure, Stopped):
+    if isinstance(failure, DigestsStopped):
         await anyio.lowlevel.checkpoint()  # the cancellation that stopped it goes on
     if failure is not None:
         raise failure

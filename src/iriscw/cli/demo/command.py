@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from iriscw.cli.interrupts import as_interrupts
-from iriscw.cli.kinds import Size
+from iriscw.cli.kinds import SizeType
 from iriscw.cli.outcome import DONE
 
 
@@ -15,7 +15,7 @@ from iriscw.cli.outcome import DONE
 @click.option("--seconds", type=click.FloatRange(2, 600), default=4.0, show_default=True, help="Work of each task.")
 @click.option("--act", type=click.Choice(("1", "2")), help="Play this act only. Default: both.")
 @click.option(
-    "--state", type=Size(1 << 20), default="512MiB", show_default=True, help="State of the second act's server."
+    "--state", type=SizeType(1 << 20), default="512MiB", show_default=True, help="State of the second act's server."
 )
 def demo(*, plain: bool, replicas: int, seconds: float, act: str | None, state: int) -> int:
     """Run a real job on a real cluster of processes here, from nothing, and take it all down again.

@@ -37,7 +37,7 @@ class ControllerFailed(OperationError):
 
 
 @attrs.frozen
-class Fleet:
+class DemoFleet:
     """What the demo's cluster is like."""
 
     nodes: int = 2
@@ -76,7 +76,7 @@ class FirstController:
         return self.folder / "secrets" / "admin-token"
 
     @classmethod
-    def start(cls, fleet: Fleet) -> Self:
+    def start(cls, fleet: DemoFleet) -> Self:
         """Start it in a folder of its own; return when it serves.
 
         Raises:
@@ -157,7 +157,7 @@ def interrupts_held() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-async def _serve(folder: Path, fleet: Fleet) -> None:
+async def _serve(folder: Path, fleet: DemoFleet) -> None:
     async with fleet.cluster(folder) as cluster:
         sys.stdout.write(f"{cluster.address}\n")
         sys.stdout.flush()
@@ -167,7 +167,7 @@ async def _serve(folder: Path, fleet: Fleet) -> None:
 def main(arguments: list[str]) -> None:
     """Serve until standard input ends."""
     folder, nodes, boot_delay_s, scale_down_delay_s = arguments
-    anyio.run(_serve, Path(folder), Fleet(int(nodes), float(boot_delay_s), float(scale_down_delay_s)))
+    anyio.run(_serve, Path(folder), DemoFleet(int(nodes), float(boot_delay_s), float(scale_down_delay_s)))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class Tone(enum.Enum):
 
 
 @attrs.frozen
-class Line:
+class PictureLine:
     """One row of the terminal."""
 
     text: str
@@ -72,7 +72,7 @@ class Part:
 
 
 @attrs.frozen
-class Progress:
+class PictureProgress:
     """How far a step is that takes a while."""
 
     text: str = ""
@@ -95,7 +95,7 @@ class Scene:
     lines: Mapping[int, LogLine] = attrs.field(factory=dict)
     """The latest line of each task's log."""
     bytes_per_s: float = 0.0
-    progress: Progress = Progress()
+    progress: PictureProgress = PictureProgress()
 
     def with_part(self, part: Part) -> Scene:
         """Return the scene with this part in the place of the one with its name."""
@@ -108,7 +108,7 @@ class Scene:
         return attrs.evolve(self, parts=parts, killed=(*self.killed, killed))
 
 
-def draw(scene: Scene, columns: int, rows: int) -> list[Line]:
+def draw(scene: Scene, columns: int, rows: int) -> list[PictureLine]:
     """Draw it into at most so many rows of at most so many characters; nothing if there is nothing to show.
 
     Where there is too little room, tasks are left out first, those that are over before those at work; then what stands
@@ -120,12 +120,12 @@ def draw(scene: Scene, columns: int, rows: int) -> list[Line]:
         return []
     title = f"{f'-- {TITLE} ':-<{columns}}"
     room = rows - 1 - len(above) - len(below)
-    lines = [Line(title, Tone.DIM), *above, *_tasks(scene, room), *below]
+    lines = [PictureLine(title, Tone.DIM), *above, *_tasks(scene, room), *below]
     lines = lines[len(lines) - rows :] if len(lines) > rows else lines
     return [attrs.evolve(line, text=_cut(line.text, columns)) for line in lines]
 
 
-def _parts(scene: Scene) -> Iterable[Line]:
+def _parts(scene: Scene) -> Iterable[PictureLine]:
     names = dict.fromkeys([*(each.name for each in scene.killed), *(each.name for each in scene.parts)])
     for name in names:
         if name == "worker":
@@ -134,25 +134,25 @@ def _parts(scene: Scene) -> Iterable[Line]:
         for part in scene.parts:
             if part.name == name:
                 checked = "CHECKED  " if part.checked else ""  # ahead of what a narrow terminal cuts
-                yield Line(_named(name, checked + part.state), Tone.GOOD if part.checked else Tone.PLAIN)
+                yield PictureLine(_named(name, checked + part.state), Tone.GOOD if part.checked else Tone.PLAIN)
 
 
-def _workers(scene: Scene) -> Iterable[Line]:
+def _workers(scene: Scene) -> Iterable[PictureLine]:
     dead = {(each.what, each.incarnation) for each in scene.killed if each.name == "worker"}
     yield from (_killed(each) for each in scene.killed if each.name == "worker")
     for each in scene.slices:
         workers = [worker for worker in each.workers if (worker.worker_id, worker.incarnation) not in dead]
         for worker in workers:
-            yield Line(_named("worker", f"{worker.worker_id}  {each.state}  {used(each)} in use"))
+            yield PictureLine(_named("worker", f"{worker.worker_id}  {each.state}  {used(each)} in use"))
         if not each.workers:
-            yield Line(_named("slice", f"{each.slice_id}  {each.state}"))
+            yield PictureLine(_named("slice", f"{each.slice_id}  {each.state}"))
 
 
-def _killed(each: Killed) -> Line:
-    return Line(_named(each.name, f"{each.what}  KILLED (pid {each.pid})"), Tone.BAD)
+def _killed(each: Killed) -> PictureLine:
+    return PictureLine(_named(each.name, f"{each.what}  KILLED (pid {each.pid})"), Tone.BAD)
 
 
-def _tasks(scene: Scene, room: int) -> list[Line]:
+def _tasks(scene: Scene, room: int) -> list[PictureLine]:
     """Draw a row for each task, as far as there is room: the first one is for the heads."""
     if not scene.tasks or room < 2:
         return []
@@ -166,12 +166,12 @@ def _tasks(scene: Scene, room: int) -> list[Line]:
     cells = [_task_cells(task, scene, dead) for task in shown]
     heads = ["TASK", "STATE", "WORKER", "TRIES", "LAST LINE"]
     widths = [max(map(len, column)) + MARGIN for column in zip(heads, *cells, strict=True)]
-    lines = [Line(_row(heads, widths), Tone.DIM)]
+    lines = [PictureLine(_row(heads, widths), Tone.DIM)]
     for task, row in zip(shown, cells, strict=True):
         tone = Tone.BAD if _is_dead(task, dead) else Tone.GOOD if task.index in scene.checked else Tone.PLAIN
-        lines.append(Line(_row(row, widths), tone))
+        lines.append(PictureLine(_row(row, widths), tone))
     if left_out:
-        lines.append(Line(f"and {left_out} more", Tone.DIM))
+        lines.append(PictureLine(f"and {left_out} more", Tone.DIM))
     return lines
 
 
@@ -196,22 +196,22 @@ def _is_dead(task: TaskStatus, dead: frozenset[tuple[int, int]]) -> bool:
     return bool(task.attempts) and (task.index, task.attempts[0].number) in dead
 
 
-def _job(scene: Scene) -> Iterable[Line]:
+def _job(scene: Scene) -> Iterable[PictureLine]:
     if scene.job is None:
         return
     ended = f", {counts(scene.job.tasks)}" if not scene.job.is_over else f", {scene.job.num_tasks} tasks"
     speed = f", {scene.bytes_per_s / 1e6:.1f} MB/s" if scene.bytes_per_s and not scene.job.is_over else ""
-    yield Line(_named("job", f"{scene.job.state.value}{ended}{speed}"))
+    yield PictureLine(_named("job", f"{scene.job.state.value}{ended}{speed}"))
 
 
-def _progress(progress: Progress, columns: int) -> Iterable[Line]:
+def _progress(progress: PictureProgress, columns: int) -> Iterable[PictureLine]:
     if not progress.text:
         return
     bar = ""
     if progress.total:
         full = min(columns, columns * progress.done // progress.total)
         bar = f"[{'#' * full}{'.' * (columns - full)}]  "
-    yield Line(f"{bar}{progress.text}")
+    yield PictureLine(f"{bar}{progress.text}")
 
 
 def _named(name: str, text: str) -> str:

@@ -23,9 +23,9 @@ from iriscw.agent.local import Local, failure_of, new_id
 from iriscw.agent.machine import this_machine
 from iriscw.checkpoint.drivers.loading import default_tier
 from iriscw.cli.demo.leftovers import files_in, processes_in
-from iriscw.cli.demo.stage import MEMORY, Stage
+from iriscw.cli.demo.stage import MEMORY, DemoStage
 from iriscw.cli.demo.story import Checks
-from iriscw.cli.demo.view import View
+from iriscw.cli.demo.view import DemoView
 from iriscw.cli.freeze_shown import STEPS, Shown, decimal_size
 from iriscw.cli.outcome import CheckFailed, run_async
 from iriscw.cli.output import table
@@ -55,7 +55,7 @@ class ServerFailed(OperationError):
 
 
 @attrs.frozen
-class Answer:
+class ServerAnswer:
     """What the server says of itself."""
 
     answers: int
@@ -63,7 +63,7 @@ class Answer:
     sha256: str
 
 
-def perform(view: View, state_bytes: int, *, asked: bool) -> None:
+def perform(view: DemoView, state_bytes: int, *, asked: bool) -> None:
     """Play the act from an empty stage to an empty stage. What cannot be played is skipped, with its reason.
 
     Args:
@@ -89,7 +89,7 @@ def perform(view: View, state_bytes: int, *, asked: bool) -> None:
         wanted = decimal_size(state_bytes)
         view.say(f"too little memory is free for {wanted} of state and its copy: it has {decimal_size(fits)}")
     checks = Checks(view)
-    with contextlib.closing(Stage.make()) as stage:
+    with contextlib.closing(DemoStage.make()) as stage:
         run_async(play, view, stage, fits, checks)
     view.part("server", "ended")
     found = processes_in(stage.folder)
@@ -121,7 +121,7 @@ def fitting_state(wanted: int, memory_free: int, folder_free: int) -> int:
     return fits
 
 
-async def play(view: View, stage: Stage, state_bytes: int, checks: Checks) -> None:
+async def play(view: DemoView, stage: DemoStage, state_bytes: int, checks: Checks) -> None:
     """Play it on a stage; what is left there is removed by whoever made the stage.
 
     Raises:
@@ -168,7 +168,7 @@ async def play(view: View, stage: Stage, state_bytes: int, checks: Checks) -> No
     checks.that(after.answers == before.answers + 1, "it counts on: it is the same server", after.answers)
 
 
-async def _started(stage: Stage, state_bytes: int, local: Local) -> tuple[int, TaskIdentity]:
+async def _started(stage: DemoStage, state_bytes: int, local: Local) -> tuple[int, TaskIdentity]:
     process = stage.start(state_bytes)
     assert process.stdout is not None
     said = await anyio.to_thread.run_sync(process.stdout.readline, abandon_on_cancel=True)
@@ -179,7 +179,7 @@ async def _started(stage: Stage, state_bytes: int, local: Local) -> tuple[int, T
     return int(said), await local.machine.processes.identify(process.pid)
 
 
-async def _freeze(local: Local, root: TaskIdentity, view: View) -> tuple[str, Mapping[str, float]]:
+async def _freeze(local: Local, root: TaskIdentity, view: DemoView) -> tuple[str, Mapping[str, float]]:
     plan = FreezePlan(operation=new_id("ck"), root=root, tier=default_tier())
     with _shown(view, "freeze") as shown:
         end = await local.run(FreezeTree(plan), report=shown.report, changed=shown.changed)
@@ -189,7 +189,7 @@ async def _freeze(local: Local, root: TaskIdentity, view: View) -> tuple[str, Ma
     return plan.operation, shown.phases
 
 
-async def _thaw(local: Local, artifact: str, view: View) -> Mapping[str, float]:
+async def _thaw(local: Local, artifact: str, view: DemoView) -> Mapping[str, float]:
     with _shown(view, "thaw") as shown:
         end = await local.run(ThawTree(ThawPlan(new_id("th"), artifact)), report=shown.report, changed=shown.changed)
     failure = failure_of(end)
@@ -199,7 +199,7 @@ async def _thaw(local: Local, artifact: str, view: View) -> Mapping[str, float]:
 
 
 @contextlib.contextmanager
-def _shown(view: View, what: str) -> Iterator[Shown]:
+def _shown(view: DemoView, what: str) -> Iterator[Shown]:
     """Yield what shows the steps as the progress of the view."""
     now = ""
 
@@ -218,7 +218,7 @@ def _shown(view: View, what: str) -> Iterator[Shown]:
         view.progress("")
 
 
-def _tell(view: View, what: str, phases: Mapping[str, float], size_bytes: int) -> None:
+def _tell(view: DemoView, what: str, phases: Mapping[str, float], size_bytes: int) -> None:
     for line in steps_table(what, phases, size_bytes).splitlines():
         view.say(line)
 
@@ -234,12 +234,12 @@ def steps_table(what: str, phases: Mapping[str, float], size_bytes: int) -> str:
     return table([what.upper(), "SECONDS", "BYTES", "SPEED"], rows)
 
 
-async def _ask(port: int, state_bytes: int) -> Answer:
+async def _ask(port: int, state_bytes: int) -> ServerAnswer:
     within_s = ANSWERS_WITHIN_S + state_bytes / DIGEST_BYTES_PER_S
     return await anyio.to_thread.run_sync(asked, port, within_s, abandon_on_cancel=True)
 
 
-def asked(port: int, within_s: float) -> Answer:
+def asked(port: int, within_s: float) -> ServerAnswer:
     """Ask the server, and read until it has closed the connection: an open one could not be frozen. Blocks.
 
     Raises:
@@ -248,7 +248,7 @@ def asked(port: int, within_s: float) -> Answer:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=within_s)
     try:
         connection.request("GET", "/")
-        return Answer(**json.loads(connection.getresponse().read()))
+        return ServerAnswer(**json.loads(connection.getresponse().read()))
     except TimeoutError as error:
         raise ServerFailed(f"the server at port {port} did not answer within {within_s:.0f} s") from error
     except (OSError, http.client.HTTPException, ValueError, TypeError) as error:

@@ -42,7 +42,7 @@ MAX_ERROR_BYTES: Final = 500
 
 
 @attrs.define(eq=False)
-class Stage:
+class DemoStage:
     """The folder, and the server in it. Its methods block."""
 
     folder: Path

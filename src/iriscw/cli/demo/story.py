@@ -23,10 +23,10 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.cli.demo.controllers import FirstController, Fleet
+from iriscw.cli.demo.controllers import DemoFleet, FirstController
 from iriscw.cli.demo.leftovers import files_in, processes_in
 from iriscw.cli.demo.picture import Killed
-from iriscw.cli.demo.view import View
+from iriscw.cli.demo.view import DemoView
 from iriscw.cli.demo.workload import Index, index_files, index_share, merge, sources, summary
 from iriscw.cli.outcome import CheckFailed, run_async
 from iriscw.client.client import Client, connect
@@ -61,7 +61,7 @@ _BYTES = re.compile(r"(\d+) bytes$")
 class Options:
     """What can be chosen."""
 
-    fleet: Fleet = attrs.field(factory=Fleet)
+    fleet: DemoFleet = attrs.field(factory=DemoFleet)
     replicas: int = 4
     seconds: float = 4.0
     """How long a task works at least: long enough to be killed midway."""
@@ -72,7 +72,7 @@ class Options:
 class Checks:
     """What was claimed, and whether it held."""
 
-    view: View
+    view: DemoView
     failed: list[str] = attrs.field(factory=list)
 
     def that(self, holds: bool, claim: str, found: object = "", *, tasks: Collection[int] = (), part: str = "") -> None:
@@ -83,7 +83,7 @@ class Checks:
             self.failed.append(claim)
 
 
-def play(view: View, options: Options) -> None:
+def play(view: DemoView, options: Options) -> None:
     """Run the demo. Blocks.
 
     Raises:
@@ -100,7 +100,7 @@ def play(view: View, options: Options) -> None:
         raise CheckFailed("; ".join(f"not so: {claim}" for claim in checks.failed))
 
 
-async def _play_on(first: FirstController, view: View, options: Options, checks: Checks) -> None:
+async def _play_on(first: FirstController, view: DemoView, options: Options, checks: Checks) -> None:
     """Play it with a client that both controllers serve, from no slice to no slice."""
     token = read_token_file(first.token_file)
     async with connect(first.address, token) as client, AsyncExitStack() as stack:
@@ -115,14 +115,14 @@ async def _play_on(first: FirstController, view: View, options: Options, checks:
             tasks.cancel_scope.cancel()
 
 
-async def _watch_slices(client: Client, view: View) -> None:
+async def _watch_slices(client: Client, view: DemoView) -> None:
     while True:
         view.slices(await client.slices())
         await anyio.sleep(LOOK_EVERY_S)
 
 
 @contextlib.contextmanager
-def _warnings_told(view: View) -> Iterator[None]:
+def _warnings_told(view: DemoView) -> Iterator[None]:
     """Have what clients warn of, such as a controller that is away, be a step of the story."""
     teller = _Teller(view)
     log = logging.getLogger("iriscw.client")
@@ -134,7 +134,7 @@ def _warnings_told(view: View) -> Iterator[None]:
 
 
 class _Teller(logging.Handler):
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: DemoView) -> None:
         super().__init__(logging.WARNING)
         self._view = view
 
@@ -146,7 +146,7 @@ class _Teller(logging.Handler):
 class _Watched:
     """What is known of the job while it runs."""
 
-    view: View
+    view: DemoView
     first_work: anyio.Event = attrs.field(factory=anyio.Event)
     worker: LogLine | None = None
     bytes_by_attempt: dict[tuple[int, int], int] = attrs.field(factory=dict)
@@ -168,7 +168,7 @@ class _Watched:
 
 
 async def _run_job(
-    client: Client, first: FirstController, stack: AsyncExitStack, view: View, options: Options, checks: Checks
+    client: Client, first: FirstController, stack: AsyncExitStack, view: DemoView, options: Options, checks: Checks
 ) -> list[Index]:
     """Run the job, kill a worker and the controller under it, and give what its tasks returned."""
     job = await client.submit(
@@ -200,7 +200,7 @@ async def _run_job(
     return parts
 
 
-async def _kill_controller(first: FirstController, view: View) -> None:
+async def _kill_controller(first: FirstController, view: DemoView) -> None:
     """Kill it with all that it knows and has not written down."""
     first.process.kill()
     await anyio.to_thread.run_sync(first.process.wait)
@@ -213,13 +213,13 @@ async def _follow_logs(job: Job, watched: _Watched) -> None:
             watched.line(line)
 
 
-async def _follow_status(job: Job, view: View) -> None:
+async def _follow_status(job: Job, view: DemoView) -> None:
     async with aclosing(job.watch()) as statuses:
         async for status in statuses:
             view.job(status, await job.tasks())
 
 
-async def _kill_worker(client: Client, folder: Path, job: Job, index: int, view: View, checks: Checks) -> None:
+async def _kill_worker(client: Client, folder: Path, job: Job, index: int, view: DemoView, checks: Checks) -> None:
     """Kill the worker on which task ``index`` is at work, and see what ran on it tried again."""
     tasks = await job.tasks()
     before = tasks[index]
@@ -250,7 +250,7 @@ def _latest(task: TaskStatus) -> int:
     return task.attempts[0].number if task.attempts else -1
 
 
-async def _compare(parts: list[Index], options: Options, view: View, checks: Checks) -> None:
+async def _compare(parts: list[Index], options: Options, view: DemoView, checks: Checks) -> None:
     merged = merge(parts)
     for line in summary(merged):
         view.say(line)
@@ -265,7 +265,7 @@ async def _compare(parts: list[Index], options: Options, view: View, checks: Che
     checks.that(merged == direct, "the merged result is what a direct computation gives", tasks=range(len(parts)))
 
 
-async def _back_to_zero(client: Client, view: View, checks: Checks) -> None:
+async def _back_to_zero(client: Client, view: DemoView, checks: Checks) -> None:
     left = await client.slices()
     with anyio.move_on_after(TO_ZERO_WITHIN_S):
         while left:

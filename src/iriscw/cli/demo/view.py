@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import attrs
 
-from iriscw.cli.demo.picture import Killed, Line, Part, Progress, Scene, Tone, draw
+from iriscw.cli.demo.picture import Killed, Part, PictureLine, PictureProgress, Scene, Tone, draw
 from iriscw.cli.output import counts
 from iriscw.client.model import JobStatus, LogLine, SliceStatus, TaskStatus
 
@@ -24,7 +24,7 @@ PROGRESS_EVERY_S: Final = 1.0
 STYLES: Final = {Tone.PLAIN: "", Tone.DIM: "dim", Tone.GOOD: "green", Tone.BAD: "bold red"}
 
 
-class View(Protocol):
+class DemoView(Protocol):
     """Is told what happens."""
 
     def say(self, text: str) -> None:
@@ -64,7 +64,7 @@ class View(Protocol):
     ) -> None: ...
 
 
-def view_here(*, plain: bool, environment: Mapping[str, str] = os.environ) -> View:
+def view_here(*, plain: bool, environment: Mapping[str, str] = os.environ) -> DemoView:
     """Return the live view where standard output is a terminal that can redraw its lines, else lines."""
     can_draw = sys.stdout.isatty() and environment.get("TERM", "dumb") not in ("", "dumb", "unknown")
     return LiveView() if can_draw and not plain else PlainView()
@@ -217,7 +217,7 @@ class LiveView:
 
     def progress(self, text: str, done: int = 0, total: int = 0) -> None:
         """Draw it from now on."""
-        self._show(attrs.evolve(self._scene, progress=Progress(text, done, total)))
+        self._show(attrs.evolve(self._scene, progress=PictureProgress(text, done, total)))
 
     def _draw(self) -> Any:
         from rich.console import Group
@@ -239,5 +239,5 @@ class LiveView:
         self._live.stop()
 
 
-def _styled(text: Any, line: Line) -> Any:
+def _styled(text: Any, line: PictureLine) -> Any:
     return text(line.text, style=STYLES[line.tone], no_wrap=True, overflow="crop")

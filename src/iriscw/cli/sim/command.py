@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import click
 
-from iriscw.cli.groups import Group
+from iriscw.cli.groups import CommandGroup
 from iriscw.cli.sim.plan import plan
 from iriscw.cli.sim.replay import replay
 from iriscw.cli.sim.run import run
 from iriscw.cli.sim.serve import serve
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def sim() -> None:
     """Run simulated clusters under faults."""
 

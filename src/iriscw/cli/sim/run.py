@@ -50,7 +50,7 @@ def run(
         raise click.UsageError("--picture draws fleets, and --nodes runs none")
     began_s, totals = time.monotonic(), Totals()
     runs: list[dict[str, Any]] = []
-    progress = Progress(seeds, silent=form == "table" and sys.stdout.isatty())
+    progress = SimProgress(seeds, silent=form == "table" and sys.stdout.isatty())
     for made in run_seeds(range(first, first + seeds), until_broken=until_broken, nodes=nodes):
         totals.add(made)
         progress.tell(totals)
@@ -98,7 +98,7 @@ def _draw(path: Path, seed: int) -> None:
     click.echo(f"seed {seed} is drawn in {path}", err=True)
 
 
-class Progress:
+class SimProgress:
     """One line on standard error that is written over and over, where that is a terminal."""
 
     def __init__(self, seeds: int, *, silent: bool) -> None:

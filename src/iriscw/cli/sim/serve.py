@@ -37,7 +37,7 @@ class KubeconfigInUse(UsageError):
     """The file that ``--kubeconfig`` names holds something else, which would be lost."""
 
 
-class Pool(click.ParamType["tuple[str, int, str]"]):
+class PoolArgument(click.ParamType["tuple[str, int, str]"]):
     """``NAME=NODES`` or ``NAME=NODES:INSTANCE_TYPE``."""
 
     name = "name=nodes"
@@ -95,7 +95,7 @@ class Quota(click.ParamType["tuple[str, int]"]):
 @click.option(
     "--pool",
     "pools",
-    type=Pool(),
+    type=PoolArgument(),
     multiple=True,
     metavar="NAME=NODES[:TYPE]",
     default=["demo=2"],

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 import anyio
 
-from iriscw.cloud.drivers.kube.exec import CHUNK_BYTES, LEASE_S, MARGIN_S, STDERR, Attended, Order
+from iriscw.cloud.drivers.kube.exec import CHUNK_BYTES, LEASE_S, MARGIN_S, STDERR, Attended, ExecOrder
 from iriscw.cloud.drivers.kube.places import BEGIN_S
 from iriscw.cloud.kube.messages import ApiUnreachable
 from iriscw.cloud.model import ExecEnd, ExecOutput, ExecResult, Unavailable
@@ -41,7 +41,7 @@ class AttendedConnection(abc.ABC):
         self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
     ) -> ExecResult:
         """Run a command to its end."""
-        order = Order(tuple(argv), environment or {}, timeout_s=timeout_s + MARGIN_S).encoded()
+        order = ExecOrder(tuple(argv), environment or {}, timeout_s=timeout_s + MARGIN_S).encoded()
         until = anyio.current_time() + timeout_s
         async with self._attended(min(BEGIN_S, timeout_s), until) as attended:
             try:
@@ -57,7 +57,7 @@ class AttendedConnection(abc.ABC):
 
     async def stream(self, argv: Sequence[str]) -> AsyncGenerator[ExecOutput | ExecEnd, None]:
         """Run a command and give its outputs as they come, and how it ended."""
-        order = Order(tuple(argv)).encoded()
+        order = ExecOrder(tuple(argv)).encoded()
         async with self._attended(BEGIN_S) as attended:
             try:
                 await attended.begin(order)

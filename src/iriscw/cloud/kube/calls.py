@@ -79,7 +79,7 @@ def ask(settings: KubeSettings, request: ApiRequest, rng: Random, *, once: bool 
 
 
 @attrs.define
-class Pages:
+class ListPages:
     """A list as it comes in.
 
     Args:
@@ -150,7 +150,7 @@ def collect(settings: KubeSettings, source: Source, rng: Random) -> Call[tuple[M
     """
     limit = settings.page_limit
     for _ in range(MAX_RELISTS):
-        pages = Pages(settings.object_limit)
+        pages = ListPages(settings.object_limit)
         while True:
             response = yield from ask(settings, source.page(limit, pages.token), rng)
             status = answered(response)

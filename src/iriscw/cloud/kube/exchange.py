@@ -26,7 +26,7 @@ Thing: TypeAlias = Mapping[str, Any]
 
 
 @message
-class Fetch:
+class FetchObjects:
     """Make a request."""
 
     token: Token
@@ -49,7 +49,7 @@ class CloseWatch:
 
 
 @message
-class Wake:
+class WakeAfter:
     """Come back after ``after`` ns."""
 
     token: Token
@@ -67,7 +67,7 @@ class Listed:
 
 
 @message
-class Changed:
+class ItemChanged:
     """An object appeared, or is different now."""
 
     object: Thing
@@ -94,7 +94,7 @@ class Show:
     event: WatchEvent
 
 
-Action: TypeAlias = Fetch | OpenWatch | CloseWatch | Wake | Listed | Changed | Vanished | Fail | Show
+Action: TypeAlias = FetchObjects | OpenWatch | CloseWatch | WakeAfter | Listed | ItemChanged | Vanished | Fail | Show
 
 
 # What the shell tells

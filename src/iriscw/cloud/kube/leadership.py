@@ -51,7 +51,7 @@ MAX_REASON = 300
 """Characters of a refusal that are kept."""
 
 
-class Standing(enum.Enum):
+class CandidateStanding(enum.Enum):
     """Where a candidate stands."""
 
     WAITING = "waiting"
@@ -79,7 +79,7 @@ class Terms:
 
 
 @attrs.frozen
-class Seen:
+class SeenLease:
     """The Lease as it was when it was first seen like this; without a version there was none."""
 
     uid: str
@@ -107,7 +107,7 @@ class Candidate:
         self._path = path
         self.identity = identity
         self.terms = terms or Terms()
-        self.standing = Standing.WAITING
+        self.standing = CandidateStanding.WAITING
         self.acts_until = 0
         """Until when it may act, on its monotonic clock; it moves while it leads."""
         self.holder = ""
@@ -118,7 +118,7 @@ class Candidate:
         """Whether the server has no place for the Lease: no such namespace."""
         self.understood_at: int | None = None
         """When the server last said something about the Lease itself, on our monotonic clock; None: never."""
-        self._seen: Seen | None = None
+        self._seen: SeenLease | None = None
         self._wrote = ""
         """The uid of the Lease to which we wrote last, or were to."""
 
@@ -130,27 +130,27 @@ class Candidate:
             wall: In ns since 1970; written down for people, and for nothing else.
         """
         self.look(now)
-        if self.standing is Standing.OVER:
+        if self.standing is CandidateStanding.OVER:
             return None
         seen = self._seen
         if seen is None:
             return ApiRequest("GET", self._path)
         if not seen.version:
-            body = self._lease(wall, None) if self.standing is Standing.LEADING else self._nameless()
+            body = self._lease(wall, None) if self.standing is CandidateStanding.LEADING else self._nameless()
             return ApiRequest("POST", self._collection, body=body)
-        if self.standing is Standing.LEADING or self._is_free(seen, now):
+        if self.standing is CandidateStanding.LEADING or self._is_free(seen, now):
             self._wrote = seen.uid
             return ApiRequest("PUT", self._path, body=self._lease(wall, seen))
         return ApiRequest("GET", self._path)
 
-    def _is_free(self, seen: Seen, now: int) -> bool:
+    def _is_free(self, seen: SeenLease, now: int) -> bool:
         if seen.released and not seen.holder:
             return True
         if seen.holder == self.identity and seen.uid == self._wrote:
             return True  # what we wrote landed, and nobody told us: we were to have it then, and nobody had it since
         return now - seen.at >= max(seen.duration, self.terms.duration)
 
-    def _metadata(self, seen: Seen | None) -> dict[str, Any]:
+    def _metadata(self, seen: SeenLease | None) -> dict[str, Any]:
         """Name the Lease; one that is there by uid and version: another one, or a later one, is never written to."""
         metadata = {"name": self._name, "namespace": self._collection.split("/")[-2]}
         return metadata if seen is None else {**metadata, "uid": seen.uid, "resourceVersion": seen.version}
@@ -159,7 +159,7 @@ class Candidate:
         """Write a Lease that nobody holds."""
         return {"apiVersion": API, "kind": "Lease", "metadata": self._metadata(None), "spec": {}}
 
-    def _lease(self, wall: int, seen: Seen | None) -> dict[str, Any]:
+    def _lease(self, wall: int, seen: SeenLease | None) -> dict[str, Any]:
         """Write the Lease as ours."""
         stamp = _micro(wall)
         transitions = 0
@@ -176,7 +176,7 @@ class Candidate:
 
     def release(self) -> ApiRequest | None:
         """Return the request that frees the Lease for the next one; it must not act any more, nor ever again."""
-        led, self.standing, self.acts_until = self.standing is Standing.LEADING, Standing.OVER, 0
+        led, self.standing, self.acts_until = self.standing is CandidateStanding.LEADING, CandidateStanding.OVER, 0
         self.reason = "it was released"
         if not led or self._seen is None or not self._seen.version:
             return None
@@ -195,10 +195,10 @@ class Candidate:
             sent: When the request left, or earlier; monotonic, in ns.
             now: Now; monotonic, in ns.
         """
-        if answer is None and self.standing is not Standing.OVER:
+        if answer is None and self.standing is not CandidateStanding.OVER:
             self.reason = "the Kubernetes API does not answer"
         self.look(now)  # an answer that comes when the time is over gives none of it back
-        if self.standing is Standing.OVER:
+        if self.standing is CandidateStanding.OVER:
             return
         if answer is not None and (answer.code in (200, 201, 409) or (answer.code, request.method) == (404, "GET")):
             self.understood_at = now
@@ -207,14 +207,14 @@ class Candidate:
             self._read(answer.body, now)
             if request.method != "GET" and self.holder == self.identity:
                 assert self._seen is not None, "an answer was read"
-                self.standing, self.reason, self._wrote = Standing.LEADING, "", self._seen.uid
+                self.standing, self.reason, self._wrote = CandidateStanding.LEADING, "", self._seen.uid
                 self.acts_until = sent + self.terms.duration - self.terms.margin
         elif answer is None:
             self._doubt(request)
         elif answer.code == 404 and request.method == "GET":
             self.holder = ""
-            self._seen = Seen("", "", "", 0, 0, released=False, at=now)
-            if self.standing is Standing.WAITING:
+            self._seen = SeenLease("", "", "", 0, 0, released=False, at=now)
+            if self.standing is CandidateStanding.WAITING:
                 self.reason = "there is no Lease; one is made"
         elif answer.code in (404, 409):
             self._seen = None  # somebody wrote to it, or deleted it: it is read again
@@ -226,7 +226,7 @@ class Candidate:
 
     def _doubt(self, request: ApiRequest) -> None:
         """After a write of unknown outcome its version is not known: it is read before the next."""
-        if request.method != "GET" and self.standing is Standing.LEADING:
+        if request.method != "GET" and self.standing is CandidateStanding.LEADING:
             self._seen = None
 
     def _read(self, body: Any, now: int) -> None:
@@ -236,12 +236,12 @@ class Candidate:
         released = bool(uid) and _mapping(metadata, "annotations").get(RELEASED) == uid
         made_anew = not holder and not released and uid != self._wrote
         self.holder = holder
-        if self.standing is Standing.LEADING and not (holder == self.identity or made_anew):
+        if self.standing is CandidateStanding.LEADING and not (holder == self.identity or made_anew):
             self._end(f"{holder or 'nobody'} holds the Lease now")
             return
         if self._seen is None or (self._seen.uid, self._seen.version) != (uid, version):
             duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
-            self._seen = Seen(
+            self._seen = SeenLease(
                 uid,
                 version,
                 holder,
@@ -250,7 +250,7 @@ class Candidate:
                 released=released,
                 at=now,
             )
-        if self.standing is Standing.WAITING:
+        if self.standing is CandidateStanding.WAITING:
             nobody = (
                 "nobody leads" if released else "nobody leads by this Lease; it is watched for as long as one lasts"
             )
@@ -258,11 +258,11 @@ class Candidate:
 
     def look(self, now: int) -> None:
         """End it if its time is over."""
-        if self.standing is Standing.LEADING and now >= self.acts_until:
+        if self.standing is CandidateStanding.LEADING and now >= self.acts_until:
             self._end(f"its lease ran out: {self.reason or 'it was not renewed in time'}")
 
     def _end(self, reason: str) -> None:
-        self.standing, self.acts_until, self.reason = Standing.OVER, 0, reason
+        self.standing, self.acts_until, self.reason = CandidateStanding.OVER, 0, reason
 
 
 def _mapping(body: Any, name: str) -> dict[str, Any]:

@@ -127,7 +127,7 @@ class NoticeStatistics:
 
 
 @attrs.frozen
-class Due:
+class NoticeDue:
     """An Event to be written now.
 
     Attributes:
@@ -179,9 +179,9 @@ class Notices:
 
     def add(self, notice: Notice) -> None:
         """Have something told by and by, if there is room."""
-        self._put(Due(notice, 1, notice.at, None))
+        self._put(NoticeDue(notice, 1, notice.at, None))
 
-    def _put(self, due: Due) -> None:
+    def _put(self, due: NoticeDue) -> None:
         name = due.notice.event
         waiting = self._waiting.get(name)
         if waiting is not None:
@@ -205,14 +205,14 @@ class Notices:
         known = self._known.get(name)
         return 0 if known is None else known.at + self.limits.spacing
 
-    def take(self, now: int) -> Due:
+    def take(self, now: int) -> NoticeDue:
         """Return the Event whose turn it is; :meth:`wait` has said that there is one."""
         name = next(name for name in self._waiting if self._spaced(name) <= now)
         self._rate.take(now)
         waiting, known = self._waiting.pop(name), self._known.get(name)
-        return Due(waiting.notice, waiting.count, waiting.first, None if known is None else known.count)
+        return NoticeDue(waiting.notice, waiting.count, waiting.first, None if known is None else known.count)
 
-    def wrote(self, due: Due, count: int, now: int) -> None:
+    def wrote(self, due: NoticeDue, count: int, now: int) -> None:
         """Take note that an Event was written, and of the count that it has now."""
         self._told += due.count
         self._failures = 0
@@ -222,7 +222,7 @@ class Notices:
         if len(self._known) > self.limits.known:
             self._known.popitem(last=False)
 
-    def failed(self, due: Due, error: Exception, now: int, rng: Random) -> bool:
+    def failed(self, due: NoticeDue, error: Exception, now: int, rng: Random) -> bool:
         """Take note that an Event was not written, and why. Give whether that is news.
 
         A server that asks for slower calls has certainly done nothing: that is told again. All else is lost.
@@ -239,7 +239,7 @@ class Notices:
         return self._failures == 1
 
 
-def write(settings: KubeSettings, due: Due, rng: Random) -> Call[int]:
+def write(settings: KubeSettings, due: NoticeDue, rng: Random) -> Call[int]:
     """Write an Event, or count it on, and give the count that it has then.
 
     Raises:
@@ -275,7 +275,7 @@ def _refused(answer: ApiResponse) -> CloudError:
     return narrowed(judged(answered(answer)), Forbidden, InvalidSpec, QuotaExceeded, Throttled, Unavailable)
 
 
-def _sum(due: Due, before: int) -> int:
+def _sum(due: NoticeDue, before: int) -> int:
     return min(MAX_COUNT, before + due.count)
 
 
@@ -284,7 +284,7 @@ def _count_of(body: Any) -> int:
     return max(0, count) if isinstance(count, int) else 0
 
 
-def event_manifest(due: Due) -> dict[str, Any]:
+def event_manifest(due: NoticeDue) -> dict[str, Any]:
     """Write an Event that is told for the first time."""
     notice = due.notice
     involved = {"apiVersion": POOL_API, "kind": "NodePool", "name": notice.pool}
@@ -307,7 +307,7 @@ def _latest(notice: Notice) -> dict[str, Any]:
     return {"message": notice.text[:MAX_TEXT_CHARS], "lastTimestamp": _stamp(notice.at)}
 
 
-def _patch(due: Due, before: int | None) -> ApiRequest:
+def _patch(due: NoticeDue, before: int | None) -> ApiRequest:
     """Ask for an Event's text and time to be the latest; with ``before``, for its count to grow, too."""
     counted = {} if before is None else {"count": _sum(due, before)}
     path = f"{events_of(NAMESPACE)}/{due.notice.event}"

@@ -32,26 +32,26 @@ from typing import Any
 
 import attrs
 
-from iriscw.cloud.kube.calls import MalformedAnswer, Pages, TooManyObjects, key_of
+from iriscw.cloud.kube.calls import ListPages, MalformedAnswer, TooManyObjects, key_of
 from iriscw.cloud.kube.exchange import (
     Action,
     CloseWatch,
     Event,
     Fail,
-    Fetch,
     Fetched,
     FetchFailed,
+    FetchObjects,
     Listed,
     OpenWatch,
     Token,
-    Wake,
+    WakeAfter,
     WatchEnded,
     WatchItem,
     Woken,
 )
 from iriscw.cloud.kube.messages import ApiResponse
 from iriscw.cloud.kube.paths import Source
-from iriscw.cloud.kube.refusals import Status, answered, judged, narrowed, status_of_event
+from iriscw.cloud.kube.refusals import RefusalStatus, answered, judged, narrowed, status_of_event
 from iriscw.cloud.kube.setbacks import Setbacks
 from iriscw.cloud.kube.settings import KubeSettings
 from iriscw.cloud.kube.view import View
@@ -86,7 +86,7 @@ class ReflectorStatistics:
     """Answers to what was not asked any more."""
 
 
-class Phase(enum.Enum):
+class ReflectorPhase(enum.Enum):
     """What a reflector is doing."""
 
     IDLE = "idle"
@@ -115,7 +115,7 @@ class Reflector:
 
     def __init__(self, name: str, source: Source, settings: KubeSettings) -> None:
         self.name = name
-        self.phase = Phase.IDLE
+        self.phase = ReflectorPhase.IDLE
         self._source = source
         self._settings = settings
         self._view = View()
@@ -126,7 +126,7 @@ class Reflector:
         self._guard: Token = (name, 0)
         """Of the alarm that finds a watch dead."""
         self._next = Next.LIST
-        self._pages = Pages(settings.object_limit)
+        self._pages = ListPages(settings.object_limit)
         self._limit = settings.page_limit
         self._listed = False
         self._version = ""
@@ -147,39 +147,39 @@ class Reflector:
 
     def start(self, now: int, rng: Random) -> list[Action]:
         """Begin. ``now`` is monotonic, in ns."""
-        assert self.phase is Phase.IDLE, "a reflector is started once"
+        assert self.phase is ReflectorPhase.IDLE, "a reflector is started once"
         return self._list(now)
 
     def stop(self) -> list[Action]:
         """End, and let go of the connection. Nothing is shown any more."""
-        closing = self._hang_up() if self.phase is Phase.WATCHING else []
-        self.phase = Phase.OVER
+        closing = self._hang_up() if self.phase is ReflectorPhase.WATCHING else []
+        self.phase = ReflectorPhase.OVER
         return closing
 
     def _hang_up(self) -> list[Action]:
-        self.phase = Phase.RESTING
+        self.phase = ReflectorPhase.RESTING
         return [CloseWatch(self._current)]
 
     def on(self, event: Event, now: int, rng: Random) -> list[Action]:
         """Take in what the shell tells. ``now`` is monotonic, in ns."""
-        if self.phase is Phase.WATCHING and event.token == self._guard and isinstance(event, Woken):
+        if self.phase is ReflectorPhase.WATCHING and event.token == self._guard and isinstance(event, Woken):
             self._counts["stalled"] += 1
             return [*self._hang_up(), *self._broken(Next.LIST, now, rng)]
-        if self.phase is Phase.OVER or event.token != self._current:
+        if self.phase is ReflectorPhase.OVER or event.token != self._current:
             self._counts["stale"] += not isinstance(event, Woken)
             return []
         match event:
-            case Fetched(response=response) if self.phase is Phase.LISTING:
+            case Fetched(response=response) if self.phase is ReflectorPhase.LISTING:
                 return self._page(response, now, rng)
-            case FetchFailed() if self.phase is Phase.LISTING:
+            case FetchFailed() if self.phase is ReflectorPhase.LISTING:
                 return self._setback(self._same_page(), now, rng, Unavailable("a list was not answered"))
-            case WatchItem(item=item) if self.phase is Phase.WATCHING:
+            case WatchItem(item=item) if self.phase is ReflectorPhase.WATCHING:
                 return self._item(item, now, rng)
-            case WatchEnded(error=error) if self.phase is Phase.WATCHING:
+            case WatchEnded(error=error) if self.phase is ReflectorPhase.WATCHING:
                 if error:
                     return self._broken(Next.WATCH if self._heard else Next.LIST, now, rng)
                 return self._ended(now, rng)
-            case Woken() if self.phase is Phase.RESTING:
+            case Woken() if self.phase is ReflectorPhase.RESTING:
                 return self._resume(now, rng)
             case _:
                 self._counts["stale"] += 1
@@ -195,13 +195,13 @@ class Reflector:
         """Begin a list; ``limit`` 0: in one piece."""
         self._counts["lists"] += 1
         self._list_began = now
-        self._pages = Pages(self._settings.object_limit)
+        self._pages = ListPages(self._settings.object_limit)
         self._limit = self._settings.page_limit if limit is None else limit
         return self._fetch()
 
     def _fetch(self) -> list[Action]:
-        self.phase, self._current = Phase.LISTING, self._token()
-        return [Fetch(self._current, self._source.page(self._limit, self._pages.token))]
+        self.phase, self._current = ReflectorPhase.LISTING, self._token()
+        return [FetchObjects(self._current, self._source.page(self._limit, self._pages.token))]
 
     def _page(self, response: ApiResponse, now: int, rng: Random) -> list[Action]:
         if response.code != 200:
@@ -222,7 +222,7 @@ class Reflector:
 
     def _taken(self, now: int, rng: Random) -> list[Action]:
         """A list is complete: show it, and watch from there."""
-        pages, self._pages = self._pages, Pages(self._settings.object_limit)
+        pages, self._pages = self._pages, ListPages(self._settings.object_limit)
         self._counts["malformed"] += pages.malformed
         self._version, self._list_ended = pages.version, now
         changes = self._view.replace(pages.objects)
@@ -230,7 +230,7 @@ class Reflector:
         self._listed = True
         return [*shown, *self._rest(Next.WATCH, 0, now, rng)]
 
-    def _list_refused(self, status: Status, now: int, rng: Random) -> list[Action]:
+    def _list_refused(self, status: RefusalStatus, now: int, rng: Random) -> list[Action]:
         if status.expired:
             self._counts["expired"] += 1
             if self._limit and self._pages.token:
@@ -247,11 +247,11 @@ class Reflector:
         self._counts["watches"] += 1
         timeout = self._settings.watch_timeout
         timeout -= rng.randrange(timeout // 4 + 1)  # not all watches of a fleet end at once
-        self.phase, self._current, self._guard = Phase.WATCHING, self._token(), self._token()
+        self.phase, self._current, self._guard = ReflectorPhase.WATCHING, self._token(), self._token()
         self._watch_began, self._heard, self._moved = now, False, False
         return [
             OpenWatch(self._current, self._source.watch(self._version, timeout)),
-            Wake(self._guard, timeout + self._settings.watch_margin),
+            WakeAfter(self._guard, timeout + self._settings.watch_margin),
         ]
 
     def _item(self, item: Any, now: int, rng: Random) -> list[Action]:
@@ -288,7 +288,7 @@ class Reflector:
             self._version, self._moved = version, True
             self._setbacks.progress()
 
-    def _watch_refused(self, status: Status, now: int, rng: Random) -> list[Action]:
+    def _watch_refused(self, status: RefusalStatus, now: int, rng: Random) -> list[Action]:
         """A watch told an error, which is the last thing it tells."""
         self._settle(now)
         if status.expired:
@@ -352,8 +352,8 @@ class Reflector:
         self._next = following
         if pause <= 0:
             return self._resume(now, rng)
-        self.phase, self._current = Phase.RESTING, self._token()
-        return [Wake(self._current, min(pause, MAX_DELAY))]
+        self.phase, self._current = ReflectorPhase.RESTING, self._token()
+        return [WakeAfter(self._current, min(pause, MAX_DELAY))]
 
     def _resume(self, now: int, rng: Random) -> list[Action]:
         match self._next:

@@ -50,7 +50,7 @@ _RIGHTS = re.compile(r"""\b(user|node) ["'][^\n]*?["'][^\n]{0,200}? (cannot|can 
 
 
 @attrs.frozen
-class Status:
+class RefusalStatus:
     """A refusal as it was told. ``retry_after`` is in ns, ``None`` if the server did not say."""
 
     code: int
@@ -70,7 +70,7 @@ class Status:
         return self.code in (408, 425, 429) or self.code >= 500
 
 
-def status_of(code: int, body: Any, retry_after: int | None = None) -> Status:
+def status_of(code: int, body: Any, retry_after: int | None = None) -> RefusalStatus:
     """Read a refusal, whatever its body is: proxies answer in HTML. Never raises."""
     body = body if isinstance(body, dict) else {}
     details = body.get("details")
@@ -79,7 +79,7 @@ def status_of(code: int, body: Any, retry_after: int | None = None) -> Status:
     told = details.get("retryAfterSeconds")
     if retry_after is None and isinstance(told, int) and told > 0:
         retry_after = told * SECOND
-    return Status(
+    return RefusalStatus(
         code=code,
         reason=_text(body.get("reason")),
         text=_text(body.get("message")) or f"the server answered {code}",
@@ -90,7 +90,7 @@ def status_of(code: int, body: Any, retry_after: int | None = None) -> Status:
     )
 
 
-def status_of_event(body: Any) -> Status:
+def status_of_event(body: Any) -> RefusalStatus:
     """Read the Status of a watch's ``ERROR`` event, whose code is inside. Never raises."""
     code = body.get("code") if isinstance(body, dict) else None
     return status_of(code if isinstance(code, int) else 0, body)
@@ -102,7 +102,7 @@ def _text(value: Any) -> str:
     return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}..."
 
 
-def answered(response: ApiResponse) -> Status:
+def answered(response: ApiResponse) -> RefusalStatus:
     """Read the refusal that an answer is."""
     return status_of(response.code, response.body, response.retry_after)
 
@@ -117,7 +117,7 @@ def names_absence(body: Any) -> bool:
     return isinstance(body, dict) and body.get("kind") == "Status"
 
 
-def judged(status: Status) -> CloudError:
+def judged(status: RefusalStatus) -> CloudError:
     """Return the error that a refusal is, by code, then by reason and text."""
     match status.code:
         case 401:
@@ -136,7 +136,7 @@ def judged(status: Status) -> CloudError:
             return Unavailable(f"the API could not answer: {status.text}")
 
 
-def _forbidden(status: Status) -> CloudError:
+def _forbidden(status: RefusalStatus) -> CloudError:
     text = status.text.lower()
     if "NamespaceTerminating" in status.causes or any(words in text for words in TERMINATING_WORDS):
         return Unavailable(f"the namespace is being deleted: {status.text}")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from iriscw.cloud.kube.exchange import Changed, Thing, Vanished
+from iriscw.cloud.kube.exchange import ItemChanged, Thing, Vanished
 
 RECENT = 4
 """Versions of an object that are remembered: repetitions come within one connection, right after the original."""
@@ -48,9 +48,9 @@ class View:
         self._tombstones: dict[str, tuple[str, ...]] = {}
         """By uid of an object that is not: versions seen, oldest end first."""
 
-    def replace(self, found: Mapping[Key, Thing]) -> list[Changed | Vanished]:
+    def replace(self, found: Mapping[Key, Thing]) -> list[ItemChanged | Vanished]:
         """Take a complete list as the truth, and tell what is different: first who is gone, then who changed."""
-        shown: list[Changed | Vanished] = []
+        shown: list[ItemChanged | Vanished] = []
         for key, old in self.objects.items():
             new = found.get(key)
             if new is None or uid_of(new) != uid_of(old):
@@ -58,13 +58,13 @@ class View:
         for key, new in found.items():
             known = self.objects.get(key)
             if known is None or uid_of(known) != uid_of(new) or version_of(known) != version_of(new):
-                shown.append(Changed(new))
+                shown.append(ItemChanged(new))
         self.objects = dict(found)
         self._recent = {uid_of(thing): (version_of(thing),) for thing in self.objects.values()}
         self._tombstones = {}  # nothing from before the list can arrive any more
         return shown
 
-    def changed(self, key: Key, thing: Thing) -> list[Changed | Vanished] | None:
+    def changed(self, key: Key, thing: Thing) -> list[ItemChanged | Vanished] | None:
         """Take in that an object is there, and tell what is different; None if that was a repetition."""
         uid, version, known = uid_of(thing), version_of(thing), self.objects.get(key)
         if known is not None and uid_of(known) != uid:
@@ -78,9 +78,9 @@ class View:
         self._tombstones.pop(uid, None)
         self._recent[uid] = (*seen, version)[-RECENT:]
         self.objects[key] = thing
-        return [Changed(thing)]
+        return [ItemChanged(thing)]
 
-    def vanished(self, key: Key, thing: Thing) -> list[Changed | Vanished] | None:
+    def vanished(self, key: Key, thing: Thing) -> list[ItemChanged | Vanished] | None:
         """Take in that an object is gone, and tell what is different; None if that was a repetition."""
         uid, version, known = uid_of(thing), version_of(thing), self.objects.get(key)
         if known is None or uid_of(known) != uid:

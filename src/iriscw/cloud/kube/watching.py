@@ -8,8 +8,8 @@ after a relist too: what vanished in a gap is ``Removed`` as it was last seen.
 What is shown is compared as the value it is read as: nodes write a heartbeat every few seconds and conditions come
 and go; what means nothing to the model is shown to nobody.
 
-The shell is given :class:`~iriscw.cloud.kube.exchange.Fetch`, ``OpenWatch``, ``CloseWatch``, ``Wake``, ``Show`` and
-``Fail``; after a ``Fail`` nothing more comes.
+The shell is given :class:`~iriscw.cloud.kube.exchange.FetchObjects`, ``OpenWatch``, ``CloseWatch``, ``WakeAfter``,
+``Show`` and ``Fail``; after a ``Fail`` nothing more comes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from random import Random
 
 import attrs
 
-from iriscw.cloud.kube.exchange import Action, Changed, Event, Fail, Listed, Show, Thing, Vanished
+from iriscw.cloud.kube.exchange import Action, Event, Fail, ItemChanged, Listed, Show, Thing, Vanished
 from iriscw.cloud.kube.joining import Join
 from iriscw.cloud.kube.parsing import node_of, pod_of, unknown_words
 from iriscw.cloud.kube.paths import NODE_POOLS, NODES, Source, pods_of, selector
@@ -105,7 +105,7 @@ class PodWatch:
                     self._shown = {pod.name: pod for pod in pods}
                     self._counts["shown"] += 1
                     read.append(Show(Relisted(tuple(pods))))
-                case Changed(object=thing):
+                case ItemChanged(object=thing):
                     read += self._changed(self._heard(thing))
                 case Vanished(object=thing):
                     pod = self._heard(thing)
@@ -182,7 +182,7 @@ class PoolWatch:
                     self._listed[source] = True
                     for thing in objects:
                         touched.update(dict.fromkeys(self._seen(source, thing)))
-                case Changed(object=thing):
+                case ItemChanged(object=thing):
                     touched.update(dict.fromkeys(self._seen(source, thing)))
                 case Vanished(object=thing) if source == "pools":
                     read += self._gone(thing)

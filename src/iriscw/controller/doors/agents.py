@@ -43,11 +43,11 @@ from iriscw.nodes.model import (
     ORDER,
     Abilities,
     AgentIdentity,
+    AgentReport,
     AgentStream,
     AgentUp,
     FactKey,
     Orders,
-    Report,
     ReportAcked,
     key_of,
     size_of,
@@ -85,8 +85,8 @@ class AgentConnection:
 
     identity: AgentIdentity
     abilities: Abilities
-    reports_in: MemoryObjectSendStream[Report]
-    reports: MemoryObjectReceiveStream[Report]
+    reports_in: MemoryObjectSendStream[AgentReport]
+    reports: MemoryObjectReceiveStream[AgentReport]
     outgoing_in: MemoryObjectSendStream[v1.NodeMessage]
     outgoing: MemoryObjectReceiveStream[v1.NodeMessage]
     over: anyio.Event = attrs.field(factory=anyio.Event)
@@ -94,7 +94,7 @@ class AgentConnection:
     @classmethod
     def make(cls, identity: AgentIdentity, abilities: Abilities) -> AgentConnection:
         """Return a connection with empty queues. An agent has one report on its way at a time."""
-        reports_in, reports = anyio.create_memory_object_stream[Report](1)
+        reports_in, reports = anyio.create_memory_object_stream[AgentReport](1)
         outgoing_in, outgoing = anyio.create_memory_object_stream[v1.NodeMessage](MAX_OUTGOING)
         return cls(identity, abilities, reports_in, reports, outgoing_in, outgoing)
 
@@ -286,7 +286,7 @@ class _Said:
         self._sizes: dict[FactKey, int] = {}
         self._bytes = 0
 
-    def take(self, report: Report) -> None:
+    def take(self, report: AgentReport) -> None:
         """Count a report.
 
         Raises:

@@ -16,14 +16,14 @@ from iriscw.cloud.model import InvalidSpec, check_image
 from iriscw.controller.doors import reading
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.endpoints import EndpointWatch
-from iriscw.controller.doors.listing import Pages, page_size
+from iriscw.controller.doors.listing import JobPages, page_size
 from iriscw.controller.doors.rules import CLIENT_RULES
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
 from iriscw.controller.events import EventHub
 from iriscw.controller.stores.payloads import display_name
 from iriscw.controller.stores.stores import Stores
-from iriscw.controller.waiting import Reasons, steady
+from iriscw.controller.waiting import WaitingReasons, steady
 from iriscw.errors import InvalidArgument, OperationError
 from iriscw.jobs import wire
 from iriscw.jobs.errors import ImageNotSupported, PythonNotSupported
@@ -86,7 +86,7 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         stores: Stores,
         *,
         hub: EventHub,
-        reasons: Reasons,
+        reasons: WaitingReasons,
         images: bool = False,
         pythons: tuple[str, ...] = (),
         switchboard: Switchboard,
@@ -98,7 +98,7 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         self._access = access
         self._stores = stores
         self._hub = hub
-        self._pages = Pages(hub.version)
+        self._pages = JobPages(hub.version)
 
     # Jobs
 

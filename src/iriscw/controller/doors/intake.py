@@ -20,10 +20,10 @@ import logging
 import anyio
 
 from iriscw.controller.doors.rules import MAX_HELD_ATTEMPTS
-from iriscw.controller.doors.streams import Connection, PendingEnd
+from iriscw.controller.doors.streams import PendingEnd, WorkerConnection
 from iriscw.controller.granted_attempts import HeldAttempts
 from iriscw.controller.stores.logs import AttemptLog, LogStore
-from iriscw.controller.stores.result_model import Reference, Verdict
+from iriscw.controller.stores.result_model import Reference, ResultVerdict
 from iriscw.controller.stores.results import ResultStore
 from iriscw.errors import InvalidArgument
 from iriscw.jobs import wire
@@ -64,13 +64,13 @@ class Intake:
         self._logs = logs
         self._results = results
         self._held = held
-        self._awaited: dict[str, Connection] = {}
+        self._awaited: dict[str, WorkerConnection] = {}
         """Where the ends wait whose results are on their way to the object store."""
         results.settled = self._settled
         self.strangers = 0
         """Messages that were not believed, since the start."""
 
-    def _known(self, uid: str, connection: Connection) -> AttemptLog | None:
+    def _known(self, uid: str, connection: WorkerConnection) -> AttemptLog | None:
         """Return what is known of an attempt, if this worker was given it.
 
         Raises:
@@ -88,7 +88,7 @@ class Intake:
         connection.strangers += 1
         return None
 
-    async def take_log(self, chunk: v1.LogChunk, connection: Connection) -> None:
+    async def take_log(self, chunk: v1.LogChunk, connection: WorkerConnection) -> None:
         """Store a piece of a log, and acknowledge it; pass the end on that waited for it.
 
         Raises:
@@ -108,7 +108,7 @@ class Intake:
         if waiting is not None and end >= waiting.sent.log_end_offset:
             await self._pass_on(waiting, connection)
 
-    async def take_result(self, chunk: v1.ResultChunk, connection: Connection) -> None:
+    async def take_result(self, chunk: v1.ResultChunk, connection: WorkerConnection) -> None:
         """Store a piece of a result, and acknowledge it; pass the end on that waited for it.
 
         A worker that outlived the controller sends what it has before the link orders anything, and only once.
@@ -139,7 +139,7 @@ class Intake:
             connection.settled[uid] = None
             connection.settling.ring()
 
-    async def pass_settled(self, connection: Connection) -> None:
+    async def pass_settled(self, connection: WorkerConnection) -> None:
         """Pass ends on whose results have come into the object store; until cancelled.
 
         Raises:
@@ -156,7 +156,7 @@ class Intake:
                         # The disk has spoilt it: what is wanted again, a worker hears as less than before.
                         await _acknowledge_result(uid, self._results.stored(uid), connection)
 
-    async def _pass_on(self, waiting: PendingEnd, connection: Connection, *, patient: bool = True) -> bool:
+    async def _pass_on(self, waiting: PendingEnd, connection: WorkerConnection, *, patient: bool = True) -> bool:
         """Tell the link of an end, or a suspension, if it need not wait any longer. Gives which."""
         seen = await self.observation(waiting.sent, connection, patient=patient)
         settled = seen.ending is not None or seen.suspension is Suspension.SUSPENDED
@@ -165,7 +165,7 @@ class Intake:
         return settled
 
     async def observation(
-        self, sent: v1.AttemptObserved, connection: Connection, *, patient: bool = True
+        self, sent: v1.AttemptObserved, connection: WorkerConnection, *, patient: bool = True
     ) -> Observation:
         """Read an observation; keep an end, or a suspension, back until the attempt's log and result are here.
 
@@ -188,8 +188,10 @@ class Intake:
         verdict = await self._settle(sent.result, known) if ended and sent.result is not None else None
         whole = known.end >= sent.log_end_offset
         suspended = sent.suspension is v1.Suspension.SUSPENDED
-        waits = verdict in (Verdict.WANTED, Verdict.WAITS) or ((ended or suspended) and not whole and patient)
-        if verdict is Verdict.WAITS:
+        waits = verdict in (ResultVerdict.WANTED, ResultVerdict.WAITS) or (
+            (ended or suspended) and not whole and patient
+        )
+        if verdict is ResultVerdict.WAITS:
             self._awaited[uid] = connection
         if not waits:
             connection.pending_ends.pop(uid, None)
@@ -199,25 +201,25 @@ class Intake:
             connection.pending_ends[uid] = PendingEnd(sent)
             # Where the stores stand: a worker that knows better has to go back, because a machine lost what it had.
             await _acknowledge_log(uid, known.end, connection)
-            if verdict is Verdict.WANTED:
+            if verdict is ResultVerdict.WANTED:
                 await _acknowledge_result(uid, self._results.stored(uid), connection)
         if ended and whole:
             self._logs.finish(uid)
         seen = wire.read_observation(sent, logs_stored=known.end, with_end=not waits)
         if suspended and waits:  # whoever is told that it is lets its worker forget it, and the rest of its log
             return replace(seen, suspension=Suspension.SUSPENDING)
-        if verdict is Verdict.REFUSED and seen.ending is Ending.SUCCEEDED:
+        if verdict is ResultVerdict.REFUSED and seen.ending is Ending.SUCCEEDED:
             refusal = self._results.refusal(uid)
             fault = Fault(type(refusal).__name__, str(refusal))
             return replace(seen, ending=Ending.FAILED, started=True, fault=fault)
         return seen
 
-    async def _settle(self, sent: v1.ResultRef, known: AttemptLog) -> Verdict:
+    async def _settle(self, sent: v1.ResultRef, known: AttemptLog) -> ResultVerdict:
         self._results.begin(known.job_id, known.index, known.number, known.uid)
         reference = Reference(sent.size_bytes, sent.sha256.hex(), sent.python_version)
         return await self._results.settle(known.uid, reference)
 
-    async def pass_time(self, connection: Connection) -> None:
+    async def pass_time(self, connection: WorkerConnection) -> None:
         """Take note of a heartbeat: an end that has waited too long waits no longer.
 
         Raises:
@@ -234,7 +236,7 @@ class Intake:
                 await self._pass_on(waiting, connection, patient=False)
 
 
-def _moved(uid: str, connection: Connection) -> PendingEnd | None:
+def _moved(uid: str, connection: WorkerConnection) -> PendingEnd | None:
     """Take note that something of an attempt came; give its end, if that waits."""
     waiting = connection.pending_ends.get(uid)
     if waiting is not None:
@@ -242,11 +244,11 @@ def _moved(uid: str, connection: Connection) -> PendingEnd | None:
     return waiting
 
 
-async def _acknowledge_log(uid: str, offset: int, connection: Connection) -> None:
+async def _acknowledge_log(uid: str, offset: int, connection: WorkerConnection) -> None:
     await connection.send(v1.ControllerMessage(log_ack=v1.LogAck(attempt_uid=uid, offset=offset)))
 
 
-async def _acknowledge_result(uid: str, offset: int, connection: Connection) -> None:
+async def _acknowledge_result(uid: str, offset: int, connection: WorkerConnection) -> None:
     await connection.send(v1.ControllerMessage(result_ack=v1.ResultAck(attempt_uid=uid, offset=offset)))
 
 
@@ -255,7 +257,7 @@ def _check_offset(offset: int) -> None:
         raise InvalidArgument(f"{offset} is not an offset")
 
 
-def _note_stranger(uid: str, connection: Connection) -> None:
+def _note_stranger(uid: str, connection: WorkerConnection) -> None:
     """Take note of an attempt that the worker says it has and was not given, until the link says what becomes of it.
 
     Raises:

@@ -52,7 +52,7 @@ class _Entry:
     content: bytes
 
 
-class Pages:
+class JobPages:
     """Writes pages, and keeps the entries of the jobs that were listed last.
 
     Args:

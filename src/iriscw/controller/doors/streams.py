@@ -3,8 +3,8 @@
 A worker dials when it likes; its link's session waits for it, and is opened again after each connection. Here the two
 are matched by worker and incarnation. A later connection of the same incarnation supersedes the earlier one.
 
-A :class:`Connection` is the door's side of one stream: what the worker said about attempts (``observed``, bounded:
-its reader waits for room, and with it the worker) and what it is to be told (``outgoing``).
+A :class:`WorkerConnection` is the door's side of one stream: what the worker said about attempts (``observed``,
+bounded: its reader waits for room, and with it the worker) and what it is to be told (``outgoing``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PendingEnd:
 
 
 @attrs.define(eq=False)
-class Connection:
+class WorkerConnection:
     """One stream of one worker."""
 
     hello: v1.Hello
@@ -86,7 +86,7 @@ class Connection:
     """Held while something of the worker is taken or passed on: an end is told once."""
 
     @classmethod
-    def make(cls, hello: v1.Hello, info: WorkerInfo) -> Connection:
+    def make(cls, hello: v1.Hello, info: WorkerInfo) -> WorkerConnection:
         """Return a connection with empty queues."""
         observed_in, observed = anyio.create_memory_object_stream[UpItem](MAX_OBSERVED)
         outgoing_in, outgoing = anyio.create_memory_object_stream[v1.ControllerMessage](MAX_OUTGOING)
@@ -161,12 +161,12 @@ class Switchboard:
     """All connections of one controller, and the sessions that wait for one."""
 
     def __init__(self) -> None:
-        self._connections: dict[tuple[str, str], Connection] = {}
+        self._connections: dict[tuple[str, str], WorkerConnection] = {}
         self._waiting: dict[tuple[str, str], anyio.Event] = {}
-        self._claimed: dict[tuple[str, str], Connection] = {}
+        self._claimed: dict[tuple[str, str], WorkerConnection] = {}
         self._news = anyio.Event()
 
-    def plug(self, connection: Connection) -> Connection | None:
+    def plug(self, connection: WorkerConnection) -> WorkerConnection | None:
         """Take a new connection; give the one that it supersedes."""
         older = self._connections.get(connection.key)
         self._connections[connection.key] = connection
@@ -181,7 +181,7 @@ class Switchboard:
         self._news.set()
         self._news = anyio.Event()
 
-    async def suspending(self, key: tuple[str, str], uid: str) -> tuple[Connection, v1.ProcessRef | None, str]:
+    async def suspending(self, key: tuple[str, str], uid: str) -> tuple[WorkerConnection, v1.ProcessRef | None, str]:
         """Wait until this incarnation is connected and says that the attempt may be frozen.
 
         Gives its connection, the process that is to be frozen (None if it names none), and the attempt's folder.
@@ -192,7 +192,7 @@ class Switchboard:
                 return connection, *connection.suspending[uid]
             await news.wait()
 
-    def unplug(self, connection: Connection) -> bool:
+    def unplug(self, connection: WorkerConnection) -> bool:
         """Forget a connection; whether it was still the latest of its worker."""
         latest = self._connections.get(connection.key) is connection
         if latest:
@@ -201,7 +201,7 @@ class Switchboard:
             del self._claimed[connection.key]
         return latest
 
-    async def connected(self, key: tuple[str, str]) -> Connection:
+    async def connected(self, key: tuple[str, str]) -> WorkerConnection:
         """Wait for a connection that no session served yet."""
         while True:
             connection = self._connections.get(key)
@@ -215,12 +215,12 @@ class Switchboard:
                 if self._waiting.get(key) is event:
                     del self._waiting[key]
 
-    def find(self, worker_id: str) -> Connection | None:
+    def find(self, worker_id: str) -> WorkerConnection | None:
         """Return the connection of a worker, whatever its incarnation; the latest one."""
         found = [each for (name, _), each in self._connections.items() if name == worker_id]
         return found[-1] if found else None
 
-    def by_worker(self) -> dict[str, Connection]:
+    def by_worker(self) -> dict[str, WorkerConnection]:
         """Return all connections by worker id."""
         return {name: each for (name, _), each in self._connections.items()}
 

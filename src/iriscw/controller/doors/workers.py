@@ -39,7 +39,7 @@ from iriscw.cloud.wire import read_amount, read_attributes
 from iriscw.controller.admission import RETRY_AFTER_MS, AdmissionGate
 from iriscw.controller.doors.intake import Intake
 from iriscw.controller.doors.rules import CHUNK_BYTES, MAX_HELD_ATTEMPTS, WORKER_RULES
-from iriscw.controller.doors.streams import Connection, Switchboard
+from iriscw.controller.doors.streams import Switchboard, WorkerConnection
 from iriscw.controller.errors import NoSuchBundle
 from iriscw.controller.granted_attempts import HeldAttempts
 from iriscw.controller.heartbeats import Heartbeats
@@ -93,7 +93,7 @@ SEEN_INTERVAL_S = 0.5
 
 
 @attrs.frozen
-class WorkerSettings:
+class WelcomeSettings:
     """What workers are told in the Welcome."""
 
     cluster: str
@@ -121,7 +121,7 @@ class WorkerDoor(v1.WorkerServiceBase):
 
     def __init__(
         self,
-        settings: WorkerSettings,
+        settings: WelcomeSettings,
         stores: Stores,
         *,
         held: HeldAttempts,
@@ -213,7 +213,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         except NoSuchActor:
             return False
 
-    async def _shake_hands(self, hello: v1.Hello) -> Connection | v1.Refused:
+    async def _shake_hands(self, hello: v1.Hello) -> WorkerConnection | v1.Refused:
         """Wait for a turn, then ask the fleet, and read what the worker may hold."""
         async with self.gate.handshake() as later:
             if later is not None:
@@ -222,7 +222,7 @@ class WorkerDoor(v1.WorkerServiceBase):
             answer = await self._register(hello)
             if isinstance(answer, v1.Refused):
                 return answer
-            connection = Connection.make(hello, answer.info)
+            connection = WorkerConnection.make(hello, answer.info)
             connection.believed = dict.fromkeys(await self._held.of(connection.key))
             held = tuple(Observation(uid, TaskState.ASSIGNED) for uid in connection.believed)
             await connection.report(StreamUp(held))
@@ -252,14 +252,14 @@ class WorkerDoor(v1.WorkerServiceBase):
         assert isinstance(accepted, Accepted)
         return accepted
 
-    def _supersede(self, connection: Connection) -> None:
+    def _supersede(self, connection: WorkerConnection) -> None:
         older = self.switchboard.plug(connection)
         if older is not None:
             refusal = v1.Refused(reason=v1.RefusalReason.SUPERSEDED, text="a later stream took this one's place")
             older.send_last(v1.ControllerMessage(refused=refusal))
             older.over.set()
 
-    def _welcome(self, connection: Connection) -> v1.Welcome:
+    def _welcome(self, connection: WorkerConnection) -> v1.Welcome:
         settings = self._settings
         connection.heartbeat_ms = settings.heartbeats.interval_ms(len(self.switchboard))
         return v1.Welcome(
@@ -271,7 +271,7 @@ class WorkerDoor(v1.WorkerServiceBase):
             window_bytes=settings.window_bytes,
         )
 
-    def _tell_fleet(self, connection: Connection, message: WorkerSeen | WorkerHungUp) -> None:
+    def _tell_fleet(self, connection: WorkerConnection, message: WorkerSeen | WorkerHungUp) -> None:
         """Tell the worker's actor, if it takes it: the next beat or its liveness timer makes up for what is lost."""
         info = connection.info
         path = worker_path(ROOT / "fleet", info.group, info.worker_id)
@@ -282,7 +282,7 @@ class WorkerDoor(v1.WorkerServiceBase):
 
     # Up
 
-    async def _read(self, messages: AsyncIterator[v1.WorkerMessage], connection: Connection) -> None:
+    async def _read(self, messages: AsyncIterator[v1.WorkerMessage], connection: WorkerConnection) -> None:
         """Take what the worker sends until its stream ends; then end the connection."""
         try:
             async for message in messages:
@@ -297,7 +297,7 @@ class WorkerDoor(v1.WorkerServiceBase):
             connection.over.set()
             connection.outgoing_in.close()
 
-    def _seen(self, connection: Connection) -> float:
+    def _seen(self, connection: WorkerConnection) -> float:
         """Tell the fleet of a sign of life, unless it was just told of one; give the time."""
         now = asyncio.get_running_loop().time()  # anyio's is for tasks only
         if now - connection.seen_at >= SEEN_INTERVAL_S:
@@ -305,7 +305,7 @@ class WorkerDoor(v1.WorkerServiceBase):
             self._tell_fleet(connection, WorkerSeen(*connection.key))
         return now
 
-    def _beat(self, connection: Connection, data: bytes) -> bytes | None:
+    def _beat(self, connection: WorkerConnection, data: bytes) -> bytes | None:
         """Answer a heartbeat that says nothing new, as bytes: it is all that a fleet at rest sends."""
         answer = wire.heartbeat_ack(data)
         if answer is None or connection.pending_ends or connection.over.is_set() or self._other_interval_ms(connection):
@@ -313,11 +313,11 @@ class WorkerDoor(v1.WorkerServiceBase):
         connection.beat_at = self._seen(connection)  # nothing waits for the time that has passed
         return answer
 
-    def _other_interval_ms(self, connection: Connection) -> int:
+    def _other_interval_ms(self, connection: WorkerConnection) -> int:
         """Return the interval of heartbeats that the worker is to be told; 0: the one that it knows will do."""
         return self._settings.heartbeats.news_ms(connection.heartbeat_ms, len(self.switchboard))
 
-    async def _take(self, message: v1.WorkerMessage, connection: Connection) -> None:
+    async def _take(self, message: v1.WorkerMessage, connection: WorkerConnection) -> None:
         intake = self.intake
         if message.log is not None:
             await intake.take_log(message.log, connection)
@@ -336,7 +336,7 @@ class WorkerDoor(v1.WorkerServiceBase):
             await connection.report(Observed((*seen, *_absent(message.observed_set, connection))))
             self._tell_of_suspensions(message.observed_set.attempts)
 
-    async def _acknowledge(self, beat: v1.Heartbeat, connection: Connection) -> None:
+    async def _acknowledge(self, beat: v1.Heartbeat, connection: WorkerConnection) -> None:
         other_ms = self._other_interval_ms(connection)
         connection.heartbeat_ms = other_ms or connection.heartbeat_ms
         ack = v1.HeartbeatAck(sequence=beat.sequence, heartbeat_interval_ms=other_ms)
@@ -359,14 +359,14 @@ class WorkerDoor(v1.WorkerServiceBase):
             tasks.cancel_scope.cancel()
         connection.outgoing_in.close()
 
-    async def _carry_up(self, connection: Connection, port: SessionPort) -> None:
+    async def _carry_up(self, connection: WorkerConnection, port: SessionPort) -> None:
         try:
             async for item in connection.observed:
                 await port.send(item)
         except anyio.ClosedResourceError:
             connection.over.set()
 
-    async def _carry_down(self, connection: Connection, port: SessionPort) -> None:
+    async def _carry_down(self, connection: WorkerConnection, port: SessionPort) -> None:
         try:
             while True:
                 item = await port.receive()
@@ -378,12 +378,12 @@ class WorkerDoor(v1.WorkerServiceBase):
         finally:
             connection.over.set()
 
-    async def _dial_again(self, connection: Connection) -> None:
+    async def _dial_again(self, connection: WorkerConnection) -> None:
         answer = await self._register(connection.hello)
         if isinstance(answer, v1.Refused):
             connection.send_last(v1.ControllerMessage(refused=answer))
 
-    async def _order(self, connection: Connection, orders: Orders) -> None:
+    async def _order(self, connection: WorkerConnection, orders: Orders) -> None:
         """Send what a link orders as one message, once it is written down what the worker may hold; stops go before."""
         stops = []
         for stop in orders.stop:
@@ -413,7 +413,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         await self._held.let_go(connection.key, suspended)
         await self._held.strike(connection.key, orders.release)
 
-    async def _prepare(self, connection: Connection, orders: Sequence[RunOrder]) -> list[v1.RunAttempt]:
+    async def _prepare(self, connection: WorkerConnection, orders: Sequence[RunOrder]) -> list[v1.RunAttempt]:
         """Open the attempts' logs, send the jobs' specifications if the worker has not got them; leave the lost out."""
         ready: list[v1.RunAttempt] = []
         opened: dict[str, list[Named]] = {}
@@ -431,7 +431,7 @@ class WorkerDoor(v1.WorkerServiceBase):
                 self._stores.results.begin(job_id, each.index, each.number, each.uid)
         return ready
 
-    async def _specified(self, connection: Connection, order: RunOrder) -> bytes | None:
+    async def _specified(self, connection: WorkerConnection, order: RunOrder) -> bytes | None:
         """Return the hash of a job's specification, which the worker has now; None if it is lost."""
         digest = connection.specifications.get(order.job_id)
         if digest is not None:
@@ -455,7 +455,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         return digest
 
 
-def _absent(observed: v1.ObservedSet, connection: Connection) -> list[Observation]:
+def _absent(observed: v1.ObservedSet, connection: WorkerConnection) -> list[Observation]:
     """Say that attempts are over which the worker was thought to hold, does not, and was not told to run."""
     if observed.round == 0:
         return []

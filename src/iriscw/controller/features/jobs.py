@@ -11,12 +11,12 @@ from iriscw.config.model import ClusterConfig
 from iriscw.controller import settings
 from iriscw.controller.doors.clients import ClientDoor
 from iriscw.controller.doors.figures import COUNTER, counter, gauge, gauges, labelled
-from iriscw.controller.doors.workers import WorkerDoor, WorkerSettings
+from iriscw.controller.doors.workers import WelcomeSettings, WorkerDoor
 from iriscw.controller.feature import Background, Feature, FeatureContext, Parts
 from iriscw.controller.granted_attempts import HeldAttempts
 from iriscw.controller.platforms.local_leftovers import Lives, workers_of
-from iriscw.controller.upkeep import Sweep
-from iriscw.controller.waiting import Reasons
+from iriscw.controller.upkeep import JobSweep
+from iriscw.controller.waiting import WaitingReasons
 from iriscw.fleet.model import FleetConfig
 from iriscw.jobs.actor import jobs_child
 from iriscw.jobs.messages import SchedulerFigures, SchedulerStatistics
@@ -47,7 +47,7 @@ class JobsParts(Parts):
             actors=access.actors,
             switchboard=context.workers,
         )
-        self._reasons = Reasons(access, hub)
+        self._reasons = WaitingReasons(access, hub)
         self._clients = ClientDoor(
             access,
             stores,
@@ -57,7 +57,7 @@ class JobsParts(Parts):
             pythons=settings.pythons(config, context.fleet, started_here=context.platform.leftovers is not None),
             switchboard=context.workers,
         )
-        self.sweep = Sweep(access, stores.logs, stores.results, limits.finished, confirm)
+        self.sweep = JobSweep(access, stores.logs, stores.results, limits.finished, confirm)
         cache = context.platform.leftovers
         self._lives = None if cache is None else Lives(cache, context.platform.drivers, access, stores.logs)
         self._scheduler: SchedulerStatistics | None = None
@@ -126,8 +126,8 @@ class JobsParts(Parts):
             yield from gauges("iriscw_scheduler", self._scheduler)
 
 
-def _worker_settings(config: ClusterConfig, fleet: FleetConfig) -> WorkerSettings:
-    return WorkerSettings(
+def _worker_settings(config: ClusterConfig, fleet: FleetConfig) -> WelcomeSettings:
+    return WelcomeSettings(
         cluster=config.name,
         groups={group.name: group for group in fleet.groups},
         task_environment=settings.task_environment(config),
@@ -141,6 +141,6 @@ def jobs_feature(limits: RegistryLimits, confirm: Callable[[], Awaitable[None]])
 
     Args:
         limits: how much is taken and kept.
-        confirm: see :class:`~iriscw.controller.upkeep.Sweep`.
+        confirm: see :class:`~iriscw.controller.upkeep.JobSweep`.
     """
     return Feature(name="jobs", open=lambda context: JobsParts(context, limits, confirm))

@@ -61,7 +61,7 @@ OUTCOMES = ("accepted", "refused", "remembered", "unavailable", "turned_away")
 
 
 @attrs.frozen
-class Claims:
+class TokenClaims:
     """What a token says of itself. Nobody has vouched for it."""
 
     user: str
@@ -70,7 +70,7 @@ class Claims:
     """Wall clock."""
 
 
-def claims_of(token: str) -> Claims | None:
+def claims_of(token: str) -> TokenClaims | None:
     """Read what a token says of itself; None if it is none of a service account."""
     parts = token.split(".")
     if len(token) > MAX_TOKEN_CHARS or len(parts) != 3 or not all(parts) or not token.isascii():
@@ -81,7 +81,7 @@ def claims_of(token: str) -> Claims | None:
         return None
     match said:
         case {"sub": str(user), "aud": [*audiences], "exp": int(expires_s)}:
-            return Claims(user, tuple(each for each in audiences if isinstance(each, str)), expires_s)
+            return TokenClaims(user, tuple(each for each in audiences if isinstance(each, str)), expires_s)
         case _:
             return None
 
@@ -185,7 +185,7 @@ class AgentProofs:
                 del answers[key]
         return None
 
-    async def _asked(self, key: bytes, token: str, claims: Claims) -> _Answer:
+    async def _asked(self, key: bytes, token: str, claims: TokenClaims) -> _Answer:
         if self._waiting >= MAX_ASKED + MAX_WAITING:
             self._counts["turned_away"] += 1
             raise TooManyReviews(f"{self._waiting} tokens wait for the API server's answer")
@@ -202,7 +202,7 @@ class AgentProofs:
             self._waiting -= 1
         raise self._unanswered(f"no answer within {self._patience_s:g} s")
 
-    def _judged(self, key: bytes, said: Reviewed, claims: Claims) -> _Answer:
+    def _judged(self, key: bytes, said: Reviewed, claims: TokenClaims) -> _Answer:
         try:
             node = judge(said, self._account, self._audience)
         except AgentUnproven as refusal:

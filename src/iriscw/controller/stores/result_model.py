@@ -36,7 +36,7 @@ class ResultMissing(ResultRefused):
     """Its worker announced it and did not send it."""
 
 
-class Verdict(enum.Enum):
+class ResultVerdict(enum.Enum):
     """How a result stands whose worker has said what the whole is."""
 
     KEPT = "kept"

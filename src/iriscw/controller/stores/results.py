@@ -44,7 +44,7 @@ from iriscw.controller.stores.result_model import (
     ResultStoreBroken,
     ResultStoreFull,
     ResultTooBig,
-    Verdict,
+    ResultVerdict,
 )
 from iriscw.controller.stores.stored_files import naming, open_plain, write_all
 from iriscw.controller.stores.uploads import Uploads
@@ -195,7 +195,7 @@ class ResultStore:
         finally:
             os.close(descriptor)
 
-    async def settle(self, uid: str, reference: Reference) -> Verdict:
+    async def settle(self, uid: str, reference: Reference) -> ResultVerdict:
         """Verify a result that is all there, and keep it.
 
         Raises:
@@ -203,14 +203,14 @@ class ResultStore:
         """
         result = self._results.get(uid)
         if result is None:
-            return Verdict.WANTED
+            return ResultVerdict.WANTED
         async with result.lock:
             if result.reference is not None:
                 return self._verdict(result)
             result.refused = result.refused or _unfit(uid, reference)
             if result.refused is None:
                 if result.size_bytes < reference.size_bytes:
-                    return Verdict.WANTED
+                    return ResultVerdict.WANTED
                 with _named(self._root):
                     kept = await anyio.to_thread.run_sync(self._keep, result, reference)
                 if kept:
@@ -218,16 +218,16 @@ class ResultStore:
                     self._count(result)
                     return self._verdict(result)
                 if not self._mismatched(result):
-                    return Verdict.WANTED
+                    return ResultVerdict.WANTED
             await self._discard(result)
-        return Verdict.REFUSED
+        return ResultVerdict.REFUSED
 
-    def _verdict(self, result: AttemptResult) -> Verdict:
+    def _verdict(self, result: AttemptResult) -> ResultVerdict:
         """Say how a result stands that is here; one that waits is put into the object store."""
         if not self._waits(result):
-            return Verdict.KEPT
+            return ResultVerdict.KEPT
         self._uploads.add(result.uid)
-        return Verdict.WAITS
+        return ResultVerdict.WAITS
 
     def _mismatched(self, result: AttemptResult) -> bool:
         """Want all of it again; refuse it if that was tried. Gives which."""

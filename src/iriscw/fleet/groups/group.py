@@ -1,7 +1,7 @@
 """One scale group: what it promised, and what it sees of it.
 
 Theory of operation. The group is the durable actor of the fleet. Its promises (:mod:`iriscw.fleet.records`)
-say which slices exist; everything else here (:class:`Sight`) is seen, not remembered, and starts empty with
+say which slices exist; everything else here (:class:`GroupSight`) is seen, not remembered, and starts empty with
 each incarnation. It acts on nothing before it is *open*: both watches have listed what exists, and no
 request of an earlier controller can land any more (INV-F8). Then each slice is briefed, and what belongs to
 no slice becomes an orphan (INV-F2).
@@ -32,7 +32,7 @@ from iriscw.fleet.pacing import (
     TokenBucket,
 )
 from iriscw.fleet.policy import Policy, default_policy
-from iriscw.fleet.records import Promise, Promises, SliceDeleted, SliceDoomed, SlicePoolCreated, compact, evolve
+from iriscw.fleet.records import Promises, SliceDeleted, SliceDoomed, SlicePoolCreated, SlicePromise, compact, evolve
 from iriscw.fleet.signals import (
     Evaluate,
     GroupReported,
@@ -103,7 +103,7 @@ class CordonRound:
 
 
 @attrs.define
-class Sight:
+class GroupSight:
     """What a group sees and what it is doing. Times are monotonic ns."""
 
     pools_listed: bool = False
@@ -154,7 +154,7 @@ class Group:
 
     seed: GroupSeed = attrs.field(eq=False)
     promises: Promises = attrs.field(factory=dict)
-    sight: Sight = attrs.field(factory=Sight, eq=False, repr=False)
+    sight: GroupSight = attrs.field(factory=GroupSight, eq=False, repr=False)
 
     @property
     def config(self) -> GroupConfig:
@@ -174,7 +174,7 @@ def snapshot(group: Group) -> Iterable[object]:
 
 def resume(group: Group, ctx: Context) -> tuple[Command, ...]:
     """Begin anew with what is promised: start its slices, ask for the lists, and wait until open."""
-    group.sight = sight = Sight()
+    group.sight = sight = GroupSight()
     sight.reports = dict.fromkeys(group.promises)
     sight.dismissals = {name: promise.doomed for name, promise in group.promises.items() if promise.doomed}
     commands: list[Command] = [Tell(ctx.path.parent, GroupStarted(group.config.name))]
@@ -349,7 +349,7 @@ def dooming(group: Group, slice_id: str, reason: str, ctx: Context, *, failed: b
     return [SliceDoomed(slice_id, reason)]
 
 
-def pool_created(promise: Promise, report: SliceReported) -> list[object]:
+def pool_created(promise: SlicePromise, report: SliceReported) -> list[object]:
     """Return the record of a pool that was not known yet."""
     if not report.pool_uid or report.pool_uid == promise.pool_uid:
         return []

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from iriscw.fleet.messages import SliceChanged
 from iriscw.fleet.model import Trouble
-from iriscw.fleet.records import Promise
+from iriscw.fleet.records import SlicePromise
 from iriscw.fleet.signals import SliceReported
 from iriscw.runtime.vocabulary import Command, Context, Emit
 
 
-def publish(before: SliceReported | None, after: SliceReported, promise: Promise, ctx: Context) -> list[Command]:
+def publish(before: SliceReported | None, after: SliceReported, promise: SlicePromise, ctx: Context) -> list[Command]:
     """Publish how a slice stands, if that is news.
 
     Args:

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 
 from iriscw.fleet.groups.group import Closure, CordonRound, Group, dooming, look, pool_created, slice_gone
 from iriscw.fleet.groups.publishing import publish
-from iriscw.fleet.groups.sizing import Census, Plan, plan, take_census
+from iriscw.fleet.groups.sizing import Census, SizingPlan, plan, take_census
 from iriscw.fleet.messages import Cordon, PolicyFailed, Uncordon
 from iriscw.fleet.model import Availability, GroupRow, SliceState, Trouble, slice_name
 from iriscw.fleet.pacing import backoff
@@ -220,7 +220,7 @@ def count_slices(group: Group, now: int) -> Census:
     return take_census(group.config, reports, now)
 
 
-def _plan(group: Group, census: Census, ctx: Context) -> tuple[Plan, list[Command]]:
+def _plan(group: Group, census: Census, ctx: Context) -> tuple[SizingPlan, list[Command]]:
     """Say how far the group is from the size that its policy wants; a policy that fails is reported."""
     sight = group.sight
     view = view_of(group, census, ctx)
@@ -276,7 +276,7 @@ def _remove(group: Group, ctx: Context) -> list[Command]:
     return commands + sight.orphans.ask(count)
 
 
-def _request(group: Group, census: Census, target: Plan, ctx: Context) -> tuple[list[object], list[Command]]:
+def _request(group: Group, census: Census, target: SizingPlan, ctx: Context) -> tuple[list[object], list[Command]]:
     """Promise the slices that are missing, and start them: their pools are asked for once that is on disk."""
     state, _ = availability(group, census, ctx.now)
     if not target.request or state is not Availability.AVAILABLE:
@@ -298,7 +298,7 @@ def _request(group: Group, census: Census, target: Plan, ctx: Context) -> tuple[
     return records, commands
 
 
-def _give_up(group: Group, census: Census, target: Plan, ctx: Context) -> list[object]:
+def _give_up(group: Group, census: Census, target: SizingPlan, ctx: Context) -> list[object]:
     """Doom slices on their way that have been too many for a while."""
     sight = group.sight
     if not target.give_up:
@@ -323,7 +323,7 @@ def _give_up(group: Group, census: Census, target: Plan, ctx: Context) -> list[o
 # Scaling down
 
 
-def _cordon_longest_idle(group: Group, census: Census, target: Plan, ctx: Context) -> list[Command]:
+def _cordon_longest_idle(group: Group, census: Census, target: SizingPlan, ctx: Context) -> list[Command]:
     sight, timing = group.sight, group.config.timing
     if not target.surplus or sight.cordon is not None or ctx.now < sight.quiet_until:
         return []

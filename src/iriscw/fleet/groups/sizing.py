@@ -105,7 +105,7 @@ def _count_ready(census: Census, config: GroupConfig, slice_id: str, report: Sli
 
 
 @attrs.frozen
-class Plan:
+class SizingPlan:
     """What should be done: at most one of ``request`` and the removals is not empty."""
 
     request: int = 0
@@ -115,7 +115,7 @@ class Plan:
     """How many of ``Census.idle`` are too many, from its front."""
 
 
-def plan(config: GroupConfig, census: Census, wanted: int, target: int) -> Plan:
+def plan(config: GroupConfig, census: Census, wanted: int, target: int) -> SizingPlan:
     """Say how far the group is from what it should be.
 
     Args:
@@ -126,10 +126,10 @@ def plan(config: GroupConfig, census: Census, wanted: int, target: int) -> Plan:
     """
     assert target >= config.min_slices
     if target > census.alive:
-        return Plan(request=min(target - census.alive, max(0, config.max_slices - census.counted)))
+        return SizingPlan(request=min(target - census.alive, max(0, config.max_slices - census.counted)))
     spare, leftover = census.alive - target, max(0, census.absorbing - wanted)
     give_up = min(spare, leftover, len(census.coming))
     surplus = min(spare - give_up, len(census.idle))
     give_up += min(spare - give_up - surplus, len(census.coming) - give_up)
     assert census.alive - give_up - surplus >= config.min_slices
-    return Plan(give_up=give_up, surplus=surplus)
+    return SizingPlan(give_up=give_up, surplus=surplus)

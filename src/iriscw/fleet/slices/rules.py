@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from iriscw.cloud.effects import CreateNodePool, DeleteNodePool, DeletePod, ListNodePools, ListPods
-from iriscw.cloud.lifecycle import Refusal, RefusalJudgement, judge_error
+from iriscw.cloud.lifecycle import CallRefusal, RefusalJudgement, judge_error
 from iriscw.cloud.model import LABEL_WORKER, NodePool
 from iriscw.fleet.lifecycle import COMING, GOING
 from iriscw.fleet.messages import (
@@ -176,7 +176,7 @@ def failed(piece: Slice, message: Failed, ctx: Context) -> Outcome:
         case CreateNodePool():
             piece.asking = False
             return (*_create_failed(piece, judgement, ctx), report(piece, ctx))
-        case DeleteNodePool(uid=uid) if judgement.refusal is Refusal.ABSENT:
+        case DeleteNodePool(uid=uid) if judgement.refusal is CallRefusal.ABSENT:
             return (*pool_is_gone(piece, ctx), report(piece, ctx)) if uid == piece.pool_uid else None
         case ListNodePools() if piece.state not in (SliceState.REQUESTED, SliceState.DELETING):
             return None  # the pool was seen meanwhile
@@ -193,13 +193,13 @@ def _create_failed(piece: Slice, judgement: RefusalJudgement, ctx: Context) -> l
     if piece.state is not SliceState.CREATING:
         return []  # the pool was seen meanwhile, or the slice goes and will look for it
     match judgement.refusal:
-        case Refusal.QUOTA:
+        case CallRefusal.QUOTA:
             return give_up(piece, ctx, Trouble.QUOTA, judgement.text)
-        case Refusal.INVALID | Refusal.ABSENT:
+        case CallRefusal.INVALID | CallRefusal.ABSENT:
             return give_up(piece, ctx, Trouble.INVALID, judgement.text)
-        case Refusal.CONFLICT:
+        case CallRefusal.CONFLICT:
             return give_up(piece, ctx, Trouble.NAME_TAKEN, judgement.text)
-        case Refusal.CAPACITY:
+        case CallRefusal.CAPACITY:
             later = _later(piece, judgement, ctx)
             piece.trouble = Trouble.CAPACITY
             return [later, *stop_clocks()]
@@ -213,7 +213,7 @@ def _later(piece: Slice, judgement: RefusalJudgement, ctx: Context) -> Command:
     piece.retries += 1
     piece.reason = judgement.text
     if piece.trouble in (Trouble.NONE, Trouble.CAPACITY, Trouble.SLOW_BOOT, *UNANSWERED):
-        piece.trouble = Trouble.FORBIDDEN if judgement.refusal is Refusal.FORBIDDEN else Trouble.API
+        piece.trouble = Trouble.FORBIDDEN if judgement.refusal is CallRefusal.FORBIDDEN else Trouble.API
     delay = backoff(piece.retries, timing.retry_backoff, timing.retry_backoff_max, ctx.rng)
     return SetTimer("pool", max(delay, judgement.retry_after), TryAgain("pool"))
 

@@ -25,7 +25,8 @@ from iriscw.freeze.effects import (
     EndTree,
     LockCuda,
     Look,
-    Open,
+    Looked,
+    OpenArtifact,
     Opened,
     Proceed,
     Prove,
@@ -37,9 +38,8 @@ from iriscw.freeze.effects import (
     Restore,
     RestoreCuda,
     Seal,
-    Seen,
     States,
-    Sweep,
+    SweepRestore,
     UnlockCuda,
     Unpin,
     Verify,
@@ -53,6 +53,7 @@ from iriscw.freeze.model import (
     CudaTask,
     LazyPages,
     NoRoom,
+    ProcessTree,
     Progress,
     RestoreReport,
     RightsMissing,
@@ -60,7 +61,6 @@ from iriscw.freeze.model import (
     Sealed,
     TargetGone,
     TaskIdentity,
-    Tree,
     TreeChanged,
     TreeLeft,
 )
@@ -95,7 +95,7 @@ def unseen(_: Progress) -> None:
     """Take progress that nobody looks at."""
 
 
-def _as_before(held: Tree, stopped: Mapping[TaskIdentity, bool]) -> Tree:
+def _as_before(held: ProcessTree, stopped: Mapping[TaskIdentity, bool]) -> ProcessTree:
     """Return a tree that CRIU holds as it was without that: who was stopped by somebody else, and traced by nobody."""
     tasks = tuple(attrs.evolve(task, stopped=stopped.get(task.identity, False), traced_by=0) for task in held.tasks)
     hindrances = tuple(each for each in held.hindrances if each.obstacle is not Obstacle.TRACED)
@@ -136,20 +136,20 @@ class Desk:
             Seal: self.seal,
             Publish: self.publish,
             Discard: self.discard,
-            Open: self.open,
+            OpenArtifact: self.open,
             Verify: self.verify,
             Restore: self.restore,
             Prove: self.prove,
             Confirm: self.confirm,
             AwaitPages: self.await_pages,
-            Sweep: self.sweep,
+            SweepRestore: self.sweep,
             Proceed: self.proceed,
             Unpin: self.unpin,
         }
 
     # The target, and this machine
 
-    async def look(self, effect: Look) -> Seen:
+    async def look(self, effect: Look) -> Looked:
         """Look at both, cheapest first: a missing CRIU is said before anything is asked of the driver."""
         host = await self.processes.host()
         tree = await self.processes.tree(effect.root)
@@ -160,7 +160,7 @@ class Desk:
         promised = await self.artifacts.promised(effect.tier)
         memory = await self.processes.free_memory(effect.root)
         guard = await self.processes.guard(effect.root)
-        return Seen(host, tree, criu, ability, found, gpus, memory, promised, guard)
+        return Looked(host, tree, criu, ability, found, gpus, memory, promised, guard)
 
     async def read_states(self, effect: ReadStates) -> States:
         """Read who lives, and what CUDA says of those: at the same time, so that one that hangs holds up no other."""
@@ -246,7 +246,7 @@ class Desk:
             cuda += await self._strangers(tree, cuda)
         return Dumped(self._held.report, tree, cuda)
 
-    async def _strangers(self, tree: Tree, known: tuple[CudaTask, ...]) -> tuple[CudaTask, ...]:
+    async def _strangers(self, tree: ProcessTree, known: tuple[CudaTask, ...]) -> tuple[CudaTask, ...]:
         """Return those who hold device memory although all that was known of is checkpointed.
 
         Where the GPUs cannot be looked at, a tree without CUDA is frozen all the same: who began to use it since would
@@ -304,7 +304,7 @@ class Desk:
         await self.criu.paging(effect.work, effect.within_ns, self.report)
         self.processes.memory_taken(effect.operation)
 
-    async def sweep(self, effect: Sweep) -> tuple[TaskIdentity, ...]:
+    async def sweep(self, effect: SweepRestore) -> tuple[TaskIdentity, ...]:
         """End what a restore left."""
         return await self.criu.sweep(effect.request)
 
@@ -342,7 +342,7 @@ class Desk:
         self.processes.memory_taken(effect.operation)
         await self.artifacts.discard(effect.operation)
 
-    async def open(self, effect: Open) -> Opened:
+    async def open(self, effect: OpenArtifact) -> Opened:
         """Pin an artifact, and look at what a thaw needs to know."""
         kept = await self.artifacts.pin(effect.artifact, effect.operation)
         frozen = kept.frozen

@@ -62,7 +62,7 @@ OFF: Final = b"\0"
 
 
 @attrs.frozen
-class Waiting:
+class WaitingBytes:
     """What waits in a terminal."""
 
     output: bytes = b""
@@ -76,10 +76,10 @@ class Waiting:
 
     def __bool__(self) -> bool:
         """Whether a new terminal lacks something of it."""
-        return self != Waiting()
+        return self != WaitingBytes()
 
 
-def take(master: int, slave: int | None) -> Waiting:
+def take(master: int, slave: int | None) -> WaitingBytes:
     """Take out all that waits.
 
     Args:
@@ -91,16 +91,16 @@ def take(master: int, slave: int | None) -> Waiting:
     """
     if slave is None:
         closed = bool(_polled(master) & select.POLLHUP)
-        return Waiting(_all_of_output(master) if closed else b"", closed=closed)
+        return WaitingBytes(_all_of_output(master) if closed else b"", closed=closed)
     output = _all_of_output(master)
     modes = termios.tcgetattr(slave)
     if not _by_lines(modes) and not unread(slave):
-        return Waiting(output)
+        return WaitingBytes(output)
     with _set(slave, modes, _raw(modes)):  # else it gives neither a begun line, nor less than it is to wait for
-        return Waiting(output, begun=_all_of(slave))
+        return WaitingBytes(output, begun=_all_of(slave))
 
 
-def put(master: int, slave: int | None, waiting: Waiting) -> None:
+def put(master: int, slave: int | None, waiting: WaitingBytes) -> None:
     """Put it in, as it was.
 
     Raises:
@@ -198,7 +198,7 @@ def _put_output(master: int, slave: int, output: bytes) -> None:
             raise _full(left)
 
 
-def _put_input(master: int, slave: int, waiting: Waiting) -> None:
+def _put_input(master: int, slave: int, waiting: WaitingBytes) -> None:
     if not waiting.input and not waiting.begun:
         return
     modes = termios.tcgetattr(slave)

@@ -39,7 +39,7 @@ import attrs
 from iriscw.jobs.job import gangs, queries as job_queries, reports, views
 from iriscw.jobs.job.desired_attempts import desired_on, latest_attempt, link_of, run_order, scheduler_of, stops
 from iriscw.jobs.job.ends import Ends, await_logs, conclude, end_attempt, stop_all
-from iriscw.jobs.job.ledger import Ledger, Place
+from iriscw.jobs.job.ledger import JobLedger, Place
 from iriscw.jobs.lifecycle import ADVANCE, verdict_of
 from iriscw.jobs.meeting.decisions import heard, list_endpoints
 from iriscw.jobs.meeting.messages import ListEndpoints
@@ -162,7 +162,7 @@ class JobDecisions:
 
     # Placement
 
-    def placed(self, ledger: Ledger, message: Placed, ctx: Context) -> Outcome:
+    def placed(self, ledger: JobLedger, message: Placed, ctx: Context) -> Outcome:
         """Record the attempts and have them run; give back what is of no use."""
         if gangs.in_parts(message):
             return gangs.part_placed(ledger, message, ctx)
@@ -200,17 +200,17 @@ class JobDecisions:
             commands.append(SetTimer("tally", TALLY_EVERY, Due("tally")))
         return Decision(records=tuple(records), commands=tuple(commands))
 
-    def never_placed(self, ledger: Ledger, message: NeverPlaced, ctx: Context) -> Outcome:
+    def never_placed(self, ledger: JobLedger, message: NeverPlaced, ctx: Context) -> Outcome:
         """Give up what waits for ever. What has an attempt was placed since."""
         if not ledger.open or not ledger.counts[TaskState.PENDING] or ledger.live or ledger.away:
             return None
         return self._reach(ledger, JobState.UNSCHEDULABLE, TaskState.UNSCHEDULABLE, message.reason, ctx)
 
-    def start_rest(self, ledger: Ledger, message: StartRest, ctx: Context) -> Outcome:
+    def start_rest(self, ledger: JobLedger, message: StartRest, ctx: Context) -> Outcome:
         """Go on starting a gang that is whole."""
         return gangs.start_rest(ledger, message, ctx)
 
-    def report(self, ledger: Ledger, message: ReportJob, ctx: Context) -> Outcome:
+    def report(self, ledger: JobLedger, message: ReportJob, ctx: Context) -> Outcome:
         """Tell the scheduler all that it needs. A gang that gathers will not become whole any more."""
         commands = reports.report(ledger, message.token, ctx)
         if ledger.assembly is not Assembly.GATHERING:
@@ -219,7 +219,7 @@ class JobDecisions:
 
     # Observations
 
-    def observed(self, ledger: Ledger, message: AttemptsObserved, ctx: Context) -> Outcome:
+    def observed(self, ledger: JobLedger, message: AttemptsObserved, ctx: Context) -> Outcome:
         """Record what is new about live attempts of that worker."""
         place = (message.worker_id, message.incarnation)
         here = ledger.places.get(place, {})
@@ -249,7 +249,7 @@ class JobDecisions:
         self._disown(ledger, place, stray, ends, ctx)
         return conclude(ledger, ends, ctx)
 
-    def _disown(self, ledger: Ledger, place: Place, stray: list[Observation], ends: Ends, ctx: Context) -> None:
+    def _disown(self, ledger: JobLedger, place: Place, stray: list[Observation], ends: Ends, ctx: Context) -> None:
         """Have attempts stopped and forgotten that are none of ours any more. One that has moved is only forgotten."""
         lives = [seen.uid for seen in stray if seen.uid in ledger.live or seen.uid in ledger.away]
         over = [seen.uid for seen in stray if seen.ending is not None or seen.uid in lives]
@@ -260,7 +260,7 @@ class JobDecisions:
             stop = StopAttempts(place[1], alive, Ending.KILLED)
             ends.commands.append(Tell(link_of(ctx, place[0]), stop))
 
-    def _advance(self, ledger: Ledger, index: int, seen: Observation, ends: Ends, ctx: Context) -> None:
+    def _advance(self, ledger: JobLedger, index: int, seen: Observation, ends: Ends, ctx: Context) -> None:
         attempt = latest_attempt(ledger, index)
         if ADVANCE.get(seen.state, -1) <= ADVANCE[attempt.state]:
             return
@@ -268,23 +268,23 @@ class JobDecisions:
         change = views.task_changed(ledger, index, seen.state, seen.uid, attempt.worker_id, wall_ns=ctx.wall)
         ends.commands.append(Emit(change))
 
-    def _equip(self, ledger: Ledger, index: int, seen: Observation, ends: Ends) -> None:
+    def _equip(self, ledger: JobLedger, index: int, seen: Observation, ends: Ends) -> None:
         """Write down which GPUs an attempt has. Until it runs again, those of a suspended one are what it had."""
         if seen.suspension is Suspension.NONE and seen.gpus and seen.gpus != latest_attempt(ledger, index).gpus:
             ends.records.append(AttemptEquipped(index, seen.uid, seen.gpus))
 
-    def _end(self, ledger: Ledger, index: int, seen: Observation, ends: Ends, ctx: Context) -> None:
+    def _end(self, ledger: JobLedger, index: int, seen: Observation, ends: Ends, ctx: Context) -> None:
         assert seen.ending is not None
         end_attempt(ledger, index, seen.ending, seen, ends, ctx, self.settings.logs_bound_ns)
 
-    def stop_rest(self, ledger: Ledger, message: StopRest, ctx: Context) -> Outcome:
+    def stop_rest(self, ledger: JobLedger, message: StopRest, ctx: Context) -> Outcome:
         """Go on stopping what still lives."""
         end = message.first + STEP_ATTEMPTS
         live = [uid for uid in message.uids[message.first : end] if uid in ledger.live]
         more = (Continue(StopRest(message.uids, end, message.ending)),) if end < len(message.uids) else ()
         return (*stops(ledger, live, message.ending, ctx), *more)
 
-    def disband(self, ledger: Ledger, message: Disband, ctx: Context) -> Outcome:
+    def disband(self, ledger: JobLedger, message: Disband, ctx: Context) -> Outcome:
         """Take back some members of a gang that does not become whole: no order of theirs has ever left."""
         if ledger.assembly is not Assembly.DISBANDING:
             return None
@@ -299,7 +299,7 @@ class JobDecisions:
 
     # Lost workers
 
-    def lost(self, ledger: Ledger, message: AttemptsLost, ctx: Context) -> Outcome:
+    def lost(self, ledger: JobLedger, message: AttemptsLost, ctx: Context) -> Outcome:
         """End the attempts there, or wait for the lease of a worker that may still run them."""
         place = (message.worker_id, message.incarnation)
         if place not in ledger.places:
@@ -313,7 +313,7 @@ class JobDecisions:
     def _lease(self, place: Place) -> SetTimer:
         return SetTimer(("lease", *place), self.settings.lease_grace_ns, Due("lease", *place), attentive=True)
 
-    def _give_up(self, ledger: Ledger, place: Place, reason: str, ctx: Context) -> Outcome:
+    def _give_up(self, ledger: JobLedger, place: Place, reason: str, ctx: Context) -> Outcome:
         ends = Ends()
         here = ledger.places.get(place, {})
         for uid, index in islice(here.items(), STEP_ATTEMPTS):
@@ -329,13 +329,13 @@ class JobDecisions:
             ends.commands.append(CancelTimer(("lease", *place)))
         return conclude(ledger, ends, ctx)
 
-    def link_needs_desired(self, ledger: Ledger, message: LinkNeedsDesired, ctx: Context) -> Outcome:
+    def link_needs_desired(self, ledger: JobLedger, message: LinkNeedsDesired, ctx: Context) -> Outcome:
         """Tell a link all that this job wants of its worker, even if that is nothing."""
         return (desired_on(ledger, (message.worker_id, message.incarnation), ctx),)
 
     # Ends
 
-    def terminate(self, ledger: Ledger, message: TerminateJob, ctx: Context) -> Outcome:
+    def terminate(self, ledger: JobLedger, message: TerminateJob, ctx: Context) -> Outcome:
         """Stop the job, unless its end is decided already."""
         answer = () if ctx.reply_to is None else (Reply(None),)
         if not ledger.open or verdict_of(ledger.spec, ledger.counts) is not None:
@@ -343,7 +343,7 @@ class JobDecisions:
         reached = self._reach(ledger, JobState.KILLED, TaskState.KILLED, message.reason, ctx)
         return attrs.evolve(reached, commands=(*reached.commands, *answer))
 
-    def _reach(self, ledger: Ledger, state: JobState, waiting: TaskState, reason: str, ctx: Context) -> Decision:
+    def _reach(self, ledger: JobLedger, state: JobState, waiting: TaskState, reason: str, ctx: Context) -> Decision:
         records: list[Any] = [VerdictReached(state, waiting, reason, ctx.wall)]
         commands: list[Command] = [Tell(scheduler_of(ctx), JobWithdrawn(ledger.job_id)), CancelTimer("scheduling")]
         if ledger.assembly is Assembly.GATHERING:
@@ -356,7 +356,7 @@ class JobDecisions:
         commands.append(Continue(Settle(ledger.shown())))
         return Decision(records=tuple(records), commands=tuple(commands))
 
-    def settle(self, ledger: Ledger, message: Settle, ctx: Context) -> Outcome:
+    def settle(self, ledger: JobLedger, message: Settle, ctx: Context) -> Outcome:
         """Do what follows from the ledger as it is now."""
         if ledger.ended is not None:
             return None
@@ -386,7 +386,7 @@ class JobDecisions:
             ),
         )
 
-    def _judge_gang(self, ledger: Ledger, ctx: Context) -> Outcome:
+    def _judge_gang(self, ledger: JobLedger, ctx: Context) -> Outcome:
         """Record the ends of members that said they failed, now that all others are over."""
         ends = Ends()
         lost = gangs.lost_member(ledger)
@@ -394,7 +394,7 @@ class JobDecisions:
             self._end(ledger, ledger.live[seen.uid], gangs.believed(seen, lost), ends, ctx)
         return conclude(ledger, ends, ctx)
 
-    def _go_on(self, ledger: Ledger, message: Settle, ctx: Context) -> tuple[Command, ...]:
+    def _go_on(self, ledger: JobLedger, message: Settle, ctx: Context) -> tuple[Command, ...]:
         commands = [*self._show(ledger, message, ctx), *self._clocks(ledger, ctx)]
         if ledger.gang and not ledger.live and not ledger.fresh and not ledger.requeued:
             ledger.requeued = True  # a thousand members that end at once settle a thousand times
@@ -403,13 +403,13 @@ class JobDecisions:
             commands.append(Tell(scheduler_of(ctx), over))
         return tuple(commands)
 
-    def _show(self, ledger: Ledger, message: Settle, ctx: Context) -> tuple[Command, ...]:
+    def _show(self, ledger: JobLedger, message: Settle, ctx: Context) -> tuple[Command, ...]:
         state = ledger.shown()
         if state is message.before:
             return self._tell(ledger, ctx)
         return (*self._tell(ledger, ctx, now=True), Emit(JobChanged(ledger.job_id, state, "", ctx.wall)))
 
-    def _tell(self, ledger: Ledger, ctx: Context, *, now: bool = False) -> tuple[Command, ...]:
+    def _tell(self, ledger: JobLedger, ctx: Context, *, now: bool = False) -> tuple[Command, ...]:
         """Tell the registry what listings show: ``now``, or if it has changed and was not told within the second."""
         if ledger.fresh or (ledger.telling and not now):
             return ()  # of an untouched job the registry knows all there is
@@ -425,7 +425,7 @@ class JobDecisions:
 
     # Clocks
 
-    def _clocks(self, ledger: Ledger, ctx: Context) -> Iterator[Command]:
+    def _clocks(self, ledger: JobLedger, ctx: Context) -> Iterator[Command]:
         """Set the timers for what is due next."""
         timeout = ledger.spec.timeout_ns
         if ledger.timed:
@@ -436,7 +436,7 @@ class JobDecisions:
             since = _waiting_since(ledger)
             yield SetTimer("scheduling", _left(since, timeout, ctx), Due("scheduling"))
 
-    def due(self, ledger: Ledger, message: Due, ctx: Context) -> Outcome:
+    def due(self, ledger: JobLedger, message: Due, ctx: Context) -> Outcome:
         """A timer's time has come."""
         if message.what == "link":  # of a job that has ended, too: its workers keep what they were not let forget
             return (desired_on(ledger, (message.worker_id, message.incarnation), ctx),)
@@ -461,7 +461,7 @@ class JobDecisions:
             case _:
                 return self._tell(ledger, ctx, now=True)
 
-    def _overdue(self, ledger: Ledger, ctx: Context) -> Outcome:
+    def _overdue(self, ledger: JobLedger, ctx: Context) -> Outcome:
         timeout = ledger.spec.timeout_ns
         overran: list[str] = []
         for uid, started in ledger.timed.items():
@@ -472,7 +472,7 @@ class JobDecisions:
         stopped = stops(ledger, overran, Ending.TIMED_OUT, ctx)
         return Decision(records=records, commands=(*stopped, Continue(Settle(ledger.shown()))))
 
-    def _unplaced(self, ledger: Ledger, ctx: Context) -> Outcome:
+    def _unplaced(self, ledger: JobLedger, ctx: Context) -> Outcome:
         timeout = ledger.spec.scheduling_timeout_ns
         if not ledger.open or not (ledger.untouched or ledger.waiting):
             return None
@@ -486,19 +486,19 @@ class JobDecisions:
 
     # Logs
 
-    def completed(self, ledger: Ledger, message: Completed, ctx: Context) -> Outcome:
+    def completed(self, ledger: JobLedger, message: Completed, ctx: Context) -> Outcome:
         """Show a task's end, if it is that: its log is stored, as far as it will be."""
         if isinstance(message.effect, AwaitLogs):
             return self._settle_logs(ledger, message.key, message.value >= message.effect.offset, ctx)
         return self.suspending.completed(ledger, message, ctx)
 
-    def failed(self, ledger: Ledger, message: Failed, ctx: Context) -> Outcome:
+    def failed(self, ledger: JobLedger, message: Failed, ctx: Context) -> Outcome:
         """Show a task's end all the same, if it is that: the log store cannot tell."""
         if isinstance(message.effect, AwaitLogs):
             return self._settle_logs(ledger, message.key, False, ctx)
         return self.suspending.failed(ledger, message, ctx)
 
-    def _settle_logs(self, ledger: Ledger, key: Any, complete: bool, ctx: Context) -> Outcome:
+    def _settle_logs(self, ledger: JobLedger, key: Any, complete: bool, ctx: Context) -> Outcome:
         _, index, uid = key
         if ledger.due.get(index) != uid:
             return None
@@ -523,7 +523,7 @@ class JobDecisions:
 
     # Starting, and full mailboxes
 
-    def undelivered(self, ledger: Ledger, message: Undelivered, ctx: Context) -> Outcome:
+    def undelivered(self, ledger: JobLedger, message: Undelivered, ctx: Context) -> Outcome:
         """Tell all again in a while: to a link what it should run, to the scheduler to ask.
 
         What a link is told is for one incarnation of its worker, and so is all that is told again instead.
@@ -537,7 +537,7 @@ class JobDecisions:
         what = "scheduler" if message.to == scheduler_of(ctx) else "registry"
         return (SetTimer(what, AGAIN, Due(what)),)
 
-    def resume(self, ledger: Ledger, ctx: Context) -> Iterator[Command]:
+    def resume(self, ledger: JobLedger, ctx: Context) -> Iterator[Command]:
         """Take up all that the ledger owes: placement, links, leases, logs, clocks, and the end."""
         ledger.told, ledger.telling = None, False
         if ledger.ended is not None:
@@ -553,7 +553,7 @@ class JobDecisions:
         yield from self._resume(ledger, ResumeRest(tuple(places), tuple(ledger.due), 0), ctx)
         yield Continue(Settle(ledger.shown()))
 
-    def _resume(self, ledger: Ledger, rest: ResumeRest, ctx: Context) -> Iterator[Command]:
+    def _resume(self, ledger: JobLedger, rest: ResumeRest, ctx: Context) -> Iterator[Command]:
         """Take up a part of it: some workers and their leases, and after these some logs."""
         first, last, budget = rest.first, len(rest.places), STEP_ATTEMPTS
         while first < last and budget > 0:
@@ -573,12 +573,12 @@ class JobDecisions:
         if first < last + len(rest.due):
             yield Continue(ResumeRest(rest.places, rest.due, first))
 
-    def resume_rest(self, ledger: Ledger, message: ResumeRest, ctx: Context) -> Outcome:
+    def resume_rest(self, ledger: JobLedger, message: ResumeRest, ctx: Context) -> Outcome:
         """Go on taking up."""
         return tuple(self._resume(ledger, message, ctx))
 
 
-def _done(ledger: Ledger, ctx: Context) -> Command:
+def _done(ledger: JobLedger, ctx: Context) -> Command:
     end = ledger.ended
     assert end is not None
     return Tell(ctx.path.parent, JobDone(ledger.job_id, end.state, end.reason, end.wall_ns, views.tally(ledger)))
@@ -588,7 +588,7 @@ def _left(since_wall_ns: int, timeout_ns: int, ctx: Context) -> int:
     return min(max(since_wall_ns + timeout_ns - ctx.wall, 0), timeout_ns)
 
 
-def _waiting_since(ledger: Ledger) -> int:
+def _waiting_since(ledger: JobLedger) -> int:
     """Return when the task that waits longest began to."""
     if ledger.untouched:
         return ledger.submitted_wall_ns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from iriscw.jobs.job.ledger import Ledger, Place
+from iriscw.jobs.job.ledger import JobLedger, Place
 from iriscw.jobs.meeting.places import place_of
 from iriscw.jobs.messages import Desired, DesiredOn, RunAttempts, StopAttempts
 from iriscw.jobs.model import Assembly, Attempt, Ending, GangPlace, RunOrder, TaskState, job_uid
@@ -23,7 +23,7 @@ def link_of(ctx: Context, worker_id: str) -> ActorPath:
     return ctx.path.parent / "links" / worker_id
 
 
-def latest_attempt(ledger: Ledger, index: int) -> Attempt:
+def latest_attempt(ledger: JobLedger, index: int) -> Attempt:
     """Return the latest attempt of a task that has one."""
     attempt = ledger.tasks[index].attempt
     assert attempt is not None
@@ -31,7 +31,7 @@ def latest_attempt(ledger: Ledger, index: int) -> Attempt:
 
 
 def run_order(
-    ledger: Ledger, index: int, uid: str, number: int, gang: GangPlace | None, move: Move | None = None
+    ledger: JobLedger, index: int, uid: str, number: int, gang: GangPlace | None, move: Move | None = None
 ) -> RunOrder:
     """Return the order that has an attempt run.
 
@@ -43,7 +43,7 @@ def run_order(
     return RunOrder(uid, ledger.job_id, uid_of_job, index, number, ledger.spec, resumption, ledger.namespace, gang)
 
 
-def stop_for(ledger: Ledger, attempt: Attempt) -> Ending | None:
+def stop_for(ledger: JobLedger, attempt: Attempt) -> Ending | None:
     """Say with which ending a live attempt is being stopped, if it is."""
     if ledger.verdict is not None:
         gang_over = ledger.verdict.waiting is TaskState.COSCHED_FAILED
@@ -56,7 +56,7 @@ def stop_for(ledger: Ledger, attempt: Attempt) -> Ending | None:
     return Ending.GANG_STOPPED if ledger.broken or ledger.unjudged else None
 
 
-def desired_on(ledger: Ledger, place: Place, ctx: Context) -> Command:
+def desired_on(ledger: JobLedger, place: Place, ctx: Context) -> Command:
     """Tell a link all that the job wants of its worker; of a gang that is not whole, nothing yet."""
     desired = []
     here = ledger.places.get(place, {}) if ledger.assembly is Assembly.NONE else {}
@@ -71,7 +71,7 @@ def desired_on(ledger: Ledger, place: Place, ctx: Context) -> Command:
     return Tell(link_of(ctx, place[0]), DesiredOn(ledger.job_id, place[1], tuple(desired)))
 
 
-def runs(ledger: Ledger, uids: Iterable[str], ctx: Context) -> Iterator[Command]:
+def runs(ledger: JobLedger, uids: Iterable[str], ctx: Context) -> Iterator[Command]:
     """Have live attempts run, each worker's in one message."""
     orders: dict[Place, list[RunOrder]] = {}
     for uid in uids:
@@ -83,7 +83,7 @@ def runs(ledger: Ledger, uids: Iterable[str], ctx: Context) -> Iterator[Command]
         yield Tell(link_of(ctx, worker_id), RunAttempts(incarnation, tuple(run)))
 
 
-def stops(ledger: Ledger, uids: Iterable[str], ending: Ending, ctx: Context) -> Iterator[Command]:
+def stops(ledger: JobLedger, uids: Iterable[str], ending: Ending, ctx: Context) -> Iterator[Command]:
     """Have live attempts stopped, each worker's in one message."""
     by_place: dict[Place, list[str]] = {}
     for uid in uids:

@@ -9,7 +9,7 @@ import attrs
 
 from iriscw.jobs.job import views
 from iriscw.jobs.job.desired_attempts import latest_attempt, link_of, scheduler_of, stops
-from iriscw.jobs.job.ledger import Ledger, Place
+from iriscw.jobs.job.ledger import JobLedger, Place
 from iriscw.jobs.lifecycle import LOST, judge
 from iriscw.jobs.messages import AttemptsOver, Disband, Refusal, ReleaseAttempts, Settle, StopRest
 from iriscw.jobs.model import MAX_FAULTS_CHARS, TASK_TERMINAL, Assembly, AwaitLogs, Ending, Observation, TaskState
@@ -63,12 +63,12 @@ def await_logs(uid: str, index: int, offset: int, bound_ns: int) -> Run:
     return Run(("logs", index, uid), AwaitLogs(uid, offset, bound_ns))
 
 
-def move_of(ledger: Ledger, uid: str, ends: Ends) -> Move | None:
+def move_of(ledger: JobLedger, uid: str, ends: Ends) -> Move | None:
     """Return what is known of an attempt's suspensions, as of the records gathered so far."""
     return ends.moves.get(uid) or ledger.moves.get(uid)
 
 
-def step(ledger: Ledger, index: int, uid: str, ends: Ends, ctx: Context, *records: Any) -> Move:
+def step(ledger: JobLedger, index: int, uid: str, ends: Ends, ctx: Context, *records: Any) -> Move:
     """Record what is new about a suspension, and publish it; give what it is then."""
     before = move_of(ledger, uid, ends)
     then = ends.moves[uid] = after(before, records)
@@ -83,7 +83,7 @@ def step(ledger: Ledger, index: int, uid: str, ends: Ends, ctx: Context, *record
 
 
 def end_attempt(
-    ledger: Ledger, index: int, ending: Ending, seen: Observation, ends: Ends, ctx: Context, logs_bound_ns: int
+    ledger: JobLedger, index: int, ending: Ending, seen: Observation, ends: Ends, ctx: Context, logs_bound_ns: int
 ) -> None:
     """Record that an attempt is over, and what that makes of its task."""
     task = ledger.tasks[index]
@@ -178,7 +178,7 @@ def _end_move(uid: str, index: int, move: Move, ends: Ends, ctx: Context) -> Non
         ends.commands.append(Run(("drop", drop.key), drop))
 
 
-def conclude(ledger: Ledger, ends: Ends, ctx: Context) -> Outcome:
+def conclude(ledger: JobLedger, ends: Ends, ctx: Context) -> Outcome:
     """Free the room, let the worker forget, and settle."""
     commands = ends.commands
     if ends.uids:
@@ -200,7 +200,7 @@ def conclude(ledger: Ledger, ends: Ends, ctx: Context) -> Outcome:
     return Decision(records=tuple(ends.records), commands=tuple(commands))
 
 
-def _break_gang(ledger: Ledger, ends: Ends, ctx: Context) -> None:
+def _break_gang(ledger: JobLedger, ends: Ends, ctx: Context) -> None:
     """Have the other members of a gang stopped, once; those that were never ordered are taken back."""
     if ledger.assembly is Assembly.GATHERING:
         ends.records.insert(0, GangAssembly(Assembly.DISBANDING))
@@ -211,7 +211,7 @@ def _break_gang(ledger: Ledger, ends: Ends, ctx: Context) -> None:
         ends.commands += stop_all(ledger, siblings, Ending.GANG_STOPPED, ctx)
 
 
-def stop_all(ledger: Ledger, uids: tuple[str, ...], ending: Ending, ctx: Context) -> Iterator[Command]:
+def stop_all(ledger: JobLedger, uids: tuple[str, ...], ending: Ending, ctx: Context) -> Iterator[Command]:
     """Have live attempts stopped, some now and the rest in further steps."""
     yield from stops(ledger, uids[:STEP_ATTEMPTS], ending, ctx)
     if len(uids) > STEP_ATTEMPTS:

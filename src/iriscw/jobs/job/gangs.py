@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from iriscw.jobs.job import views
 from iriscw.jobs.job.desired_attempts import latest_attempt, runs, scheduler_of, stop_for, stops
-from iriscw.jobs.job.ledger import Ledger
+from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.lifecycle import CONSEQUENCES, Budget
 from iriscw.jobs.messages import AttemptsOver, Disband, Placed, StartRest
 from iriscw.jobs.model import Assembly, Ending, Observation, TaskState
@@ -47,7 +47,7 @@ from iriscw.runtime.vocabulary import Command, Context, Continue, Decision, Emit
 NOT_WHOLE = "its gang could not be placed as a whole"
 
 
-def must_wait(ledger: Ledger, seen: Observation) -> bool:
+def must_wait(ledger: JobLedger, seen: Observation) -> bool:
     """Tell whether the end of an attempt may be the consequence of another one's that is not known yet."""
     return (
         ledger.gang
@@ -58,7 +58,7 @@ def must_wait(ledger: Ledger, seen: Observation) -> bool:
     )
 
 
-def lost_member(ledger: Ledger) -> int | None:
+def lost_member(ledger: JobLedger) -> int | None:
     """Return the index of a member whose latest attempt was lost to the infrastructure; None: there is none.
 
     All members but those that succeeded are placed together, so their latest attempts are of one run.
@@ -80,7 +80,7 @@ def believed(seen: Observation, lost: int | None) -> Observation:
     return replace(seen, ending=Ending.GANG_STOPPED, fault=fault)
 
 
-def because_of(ledger: Ledger, seen: Observation) -> Observation:
+def because_of(ledger: JobLedger, seen: Observation) -> Observation:
     """Say of a member that was stopped because of whom: its worker knows only that it was told to end it."""
     if seen.ending is not Ending.GANG_STOPPED:
         return seen
@@ -94,7 +94,7 @@ def in_parts(message: Placed) -> bool:
     return message.part > 0 or message.more
 
 
-def part_placed(ledger: Ledger, message: Placed, ctx: Context) -> Decision:
+def part_placed(ledger: JobLedger, message: Placed, ctx: Context) -> Decision:
     """Record a part of a gang; after the last one, start it."""
     expected = Assembly.GATHERING if message.part else Assembly.NONE
     waits = all(ledger.state_of(each.index) is TaskState.PENDING for each in message.placements)
@@ -116,7 +116,7 @@ def part_placed(ledger: Ledger, message: Placed, ctx: Context) -> Decision:
     return Decision(records=tuple(records), commands=tuple(commands))
 
 
-def _decline(ledger: Ledger, message: Placed, ctx: Context) -> Decision:
+def _decline(ledger: JobLedger, message: Placed, ctx: Context) -> Decision:
     uids = tuple(each.uid for each in message.placements)
     over = Tell(scheduler_of(ctx), AttemptsOver(ledger.job_id, uids))
     if ledger.assembly is not Assembly.GATHERING:
@@ -124,7 +124,7 @@ def _decline(ledger: Ledger, message: Placed, ctx: Context) -> Decision:
     return Decision(records=(GangAssembly(Assembly.DISBANDING),), commands=(over, Continue(Disband())))
 
 
-def start_rest(ledger: Ledger, message: StartRest, ctx: Context) -> tuple[Command, ...]:
+def start_rest(ledger: JobLedger, message: StartRest, ctx: Context) -> tuple[Command, ...]:
     """Order some members of a whole gang to run, and go on."""
     end = message.first + STEP_ATTEMPTS
     uids = [uid for uid in message.uids[message.first : end] if uid in ledger.live]

@@ -1,6 +1,6 @@
 """What one job remembers: its tasks and attempts, as its records made them.
 
-:class:`Ledger` is the state of the actor ``/jobs/<job_id>``. Only :func:`evolve` changes it, record by
+:class:`JobLedger` is the state of the actor ``/jobs/<job_id>``. Only :func:`evolve` changes it, record by
 record, in place and in constant time whatever the number of tasks; decisions read it. A task that was never
 placed has no object: 100,000 replicas cost nothing until something happens to them.
 
@@ -94,7 +94,7 @@ class Task:
 
 
 @attrs.define
-class Ledger:
+class JobLedger:
     """All that one job remembers."""
 
     job_id: str
@@ -243,12 +243,12 @@ class Ledger:
         return attempt if attempt is not None and attempt.live else None
 
 
-def evolve(ledger: Ledger, record: Any) -> None:
+def evolve(ledger: JobLedger, record: Any) -> None:
     """Apply a record, in place."""
     _EVOLVE[type(record)](ledger, record)
 
 
-def _placed(ledger: Ledger, record: AttemptPlaced) -> None:
+def _placed(ledger: JobLedger, record: AttemptPlaced) -> None:
     task = ledger.tasks.setdefault(record.index, Task())
     ledger.move(task.state, TaskState.ASSIGNED)
     task.state = TaskState.ASSIGNED
@@ -263,7 +263,7 @@ def _placed(ledger: Ledger, record: AttemptPlaced) -> None:
     _lives(ledger, record.index, task.attempt)
 
 
-def _is_followed(ledger: Ledger, index: int, task: Task, attempt: Attempt) -> None:
+def _is_followed(ledger: JobLedger, index: int, task: Task, attempt: Attempt) -> None:
     """Keep an attempt that another one follows; forget the oldest beyond the limits."""
     task.earlier = (*task.earlier, attempt)
     ledger.earlier[attempt.uid] = index
@@ -273,20 +273,20 @@ def _is_followed(ledger: Ledger, index: int, task: Task, attempt: Attempt) -> No
         _forget_earliest(ledger, ledger.tasks[next(iter(ledger.earlier.values()))])
 
 
-def _forget_earliest(ledger: Ledger, task: Task) -> None:
+def _forget_earliest(ledger: JobLedger, task: Task) -> None:
     forgotten, *rest = task.earlier
     task.earlier = tuple(rest)
     del ledger.earlier[forgotten.uid]
     ledger.faults_chars -= len(forgotten.fault)
 
 
-def _lives(ledger: Ledger, index: int, attempt: Attempt) -> None:
+def _lives(ledger: JobLedger, index: int, attempt: Attempt) -> None:
     ledger.live[attempt.uid] = index
     ledger.requeued = False
     ledger.places.setdefault((attempt.worker_id, attempt.incarnation), {})[attempt.uid] = index
 
 
-def _advanced(ledger: Ledger, record: AttemptAdvanced) -> None:
+def _advanced(ledger: JobLedger, record: AttemptAdvanced) -> None:
     task = ledger.tasks[record.index]
     attempt = task.attempt
     assert attempt is not None
@@ -299,26 +299,26 @@ def _advanced(ledger: Ledger, record: AttemptAdvanced) -> None:
             ledger.timed[record.uid] = record.wall_ns
 
 
-def _runs(ledger: Ledger, attempt: Attempt, wall_ns: int) -> None:
+def _runs(ledger: JobLedger, attempt: Attempt, wall_ns: int) -> None:
     attempt.started_wall_ns = wall_ns
     ledger.started_wall_ns = ledger.started_wall_ns or wall_ns
 
 
-def _equipped(ledger: Ledger, record: AttemptEquipped) -> None:
+def _equipped(ledger: JobLedger, record: AttemptEquipped) -> None:
     task = ledger.tasks[record.index]
     for attempt in (*task.earlier, *(() if task.attempt is None else (task.attempt,))):
         if attempt.uid == record.uid:
             attempt.gpus = record.gpus
 
 
-def _overran(ledger: Ledger, record: AttemptOverran) -> None:
+def _overran(ledger: JobLedger, record: AttemptOverran) -> None:
     attempt = ledger.tasks[record.index].attempt
     assert attempt is not None
     attempt.overran = True
     ledger.timed.pop(record.uid, None)
 
 
-def _ended(ledger: Ledger, record: AttemptEnded) -> None:
+def _ended(ledger: JobLedger, record: AttemptEnded) -> None:
     task = ledger.tasks[record.index]
     attempt = task.attempt
     assert attempt is not None
@@ -350,12 +350,12 @@ def _ended(ledger: Ledger, record: AttemptEnded) -> None:
         ledger.due[record.index] = record.uid
 
 
-def _blame(ledger: Ledger, index: int, state: TaskState) -> None:
+def _blame(ledger: JobLedger, index: int, state: TaskState) -> None:
     if state is TaskState.FAILED:
         ledger.culprit = index if ledger.culprit is None else min(index, ledger.culprit)
 
 
-def _is_over(ledger: Ledger, attempt: Attempt) -> None:
+def _is_over(ledger: JobLedger, attempt: Attempt) -> None:
     if attempt.uid in ledger.away:
         del ledger.away[attempt.uid]
     else:
@@ -366,7 +366,7 @@ def _is_over(ledger: Ledger, attempt: Attempt) -> None:
         ledger.assembly = Assembly.NONE
 
 
-def _leaves(ledger: Ledger, attempt: Attempt) -> None:
+def _leaves(ledger: JobLedger, attempt: Attempt) -> None:
     """Its worker does not have it any more."""
     del ledger.live[attempt.uid]
     ledger.reached.pop(attempt.uid, None)
@@ -378,13 +378,13 @@ def _leaves(ledger: Ledger, attempt: Attempt) -> None:
     ledger.unjudged.pop(attempt.uid, None)
 
 
-def _is_to_drop(ledger: Ledger, uid: str) -> None:
+def _is_to_drop(ledger: JobLedger, uid: str) -> None:
     drop = drop_of(uid, ledger.moves.get(uid))
     if drop is not None:
         ledger.drops[drop.key] = drop
 
 
-def _moves(ledger: Ledger, record: Any) -> None:
+def _moves(ledger: JobLedger, record: Any) -> None:
     """Apply what is known of an attempt's suspensions; have it with the worker that has it then, or with none."""
     attempt = ledger.tasks[record.index].attempt
     assert attempt is not None
@@ -405,17 +405,17 @@ def _moves(ledger: Ledger, record: Any) -> None:
         ledger.timed = dict(sorted(ledger.timed.items(), key=lambda item: (item[1], ledger.live[item[0]])))
 
 
-def _counted_from(ledger: Ledger, attempt: Attempt) -> int:
+def _counted_from(ledger: JobLedger, attempt: Attempt) -> int:
     """Return when an attempt began to run, on the wall clock, as if it had never been suspended."""
     move = ledger.moves.get(attempt.uid)
     return attempt.started_wall_ns + (0 if move is None else move.paused_ns)
 
 
-def _dropped(ledger: Ledger, record: CheckpointDropped) -> None:
+def _dropped(ledger: JobLedger, record: CheckpointDropped) -> None:
     ledger.drops.pop(record.key, None)
 
 
-def _move_kept(ledger: Ledger, record: SuspensionKept) -> None:
+def _move_kept(ledger: JobLedger, record: SuspensionKept) -> None:
     task = ledger.tasks[record.index]
     attempt = task.attempt
     assert attempt is not None
@@ -429,44 +429,44 @@ def _move_kept(ledger: Ledger, record: SuspensionKept) -> None:
         ledger.timed[attempt.uid] = _counted_from(ledger, attempt)
 
 
-def _drop_kept(ledger: Ledger, record: CheckpointDue) -> None:
+def _drop_kept(ledger: JobLedger, record: CheckpointDue) -> None:
     ledger.drops[record.key] = DropCheckpoint(record.key, record.checkpoint, record.node)
 
 
-def _settled(ledger: Ledger, record: LogsSettled) -> None:
+def _settled(ledger: JobLedger, record: LogsSettled) -> None:
     task = ledger.tasks[record.index]
     task.logs_due = False
     task.logs_lost = not record.complete
     ledger.due.pop(record.index, None)
 
 
-def _suspected(ledger: Ledger, record: WorkerSuspected) -> None:
+def _suspected(ledger: JobLedger, record: WorkerSuspected) -> None:
     ledger.suspects[record.worker_id, record.incarnation] = record.reason
 
 
-def _returned(ledger: Ledger, record: WorkerReturned) -> None:
+def _returned(ledger: JobLedger, record: WorkerReturned) -> None:
     ledger.suspects.pop((record.worker_id, record.incarnation), None)
 
 
-def _verdict(ledger: Ledger, record: VerdictReached) -> None:
+def _verdict(ledger: JobLedger, record: VerdictReached) -> None:
     ledger.verdict = record
     ledger.move(TaskState.PENDING, record.waiting, ledger.counts[TaskState.PENDING])
     ledger.waiting.clear()
 
 
-def _assembly(ledger: Ledger, record: GangAssembly) -> None:
+def _assembly(ledger: JobLedger, record: GangAssembly) -> None:
     ledger.assembly = record.assembly
 
 
-def _met(ledger: Ledger, record: GangMet) -> None:
+def _met(ledger: JobLedger, record: GangMet) -> None:
     ledger.met = record
 
 
-def _job_ended(ledger: Ledger, record: JobEnded) -> None:
+def _job_ended(ledger: JobLedger, record: JobEnded) -> None:
     ledger.ended = record
 
 
-def _kept(ledger: Ledger, record: TaskKept) -> None:
+def _kept(ledger: JobLedger, record: TaskKept) -> None:
     task = Task(
         record.state,
         record.since_wall_ns,
@@ -497,14 +497,14 @@ def _kept_attempt(record: TaskKept | AttemptKept) -> Attempt:
     return Attempt(**{name: getattr(record, name) for name in _ATTEMPT_FIELDS}, state=record.attempt_state)
 
 
-def _earlier_kept(ledger: Ledger, record: AttemptKept) -> None:
+def _earlier_kept(ledger: JobLedger, record: AttemptKept) -> None:
     task = ledger.tasks[record.index]
     task.earlier = (*task.earlier, _kept_attempt(record))
     ledger.earlier[record.uid] = record.index
     ledger.faults_chars += len(record.fault)
 
 
-def _began(ledger: Ledger, record: JobBegan) -> None:
+def _began(ledger: JobLedger, record: JobBegan) -> None:
     ledger.started_wall_ns = record.wall_ns
 
 
@@ -533,7 +533,7 @@ _EVOLVE: dict[type, Any] = {
 }
 
 
-def compact(ledger: Ledger) -> Iterable[Any]:
+def compact(ledger: JobLedger) -> Iterable[Any]:
     """Yield records from which :func:`evolve` builds an equal ledger.
 
     Tasks come in the order in which their state began, so that what is kept oldest first comes out so again: of those
@@ -570,7 +570,7 @@ def compact(ledger: Ledger) -> Iterable[Any]:
         yield ledger.ended
 
 
-def _age(ledger: Ledger, index: int, timed: Mapping[int, int]) -> tuple[int, int]:
+def _age(ledger: JobLedger, index: int, timed: Mapping[int, int]) -> tuple[int, int]:
     task = ledger.tasks[index]
     attempt = task.attempt
     running = task.state in TASK_LIVE and attempt is not None and attempt.started_wall_ns
@@ -603,7 +603,7 @@ def _keep_earlier(index: int, attempt: Attempt) -> AttemptKept:
     return AttemptKept(index=index, attempt_state=attempt.state, **fields)
 
 
-def live_attempts(ledger: Ledger) -> Iterator[tuple[int, Attempt]]:
+def live_attempts(ledger: JobLedger) -> Iterator[tuple[int, Attempt]]:
     """Yield each live attempt that has a worker, with the index of its task."""
     for index in ledger.live.values():
         attempt = ledger.tasks[index].attempt

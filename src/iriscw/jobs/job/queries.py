@@ -9,7 +9,7 @@ from typing import Any
 
 from iriscw.jobs.job import views
 from iriscw.jobs.job.desired_attempts import scheduler_of
-from iriscw.jobs.job.ledger import Ledger
+from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.messages import DescribeJob, ExplainPending, ListTasks
 from iriscw.jobs.model import TaskState
 from iriscw.runtime.vocabulary import (
@@ -30,7 +30,7 @@ EXPLAIN_TIMEOUT = 2 * SECOND
 OWN_STATE = "the scheduler is starting; it gives its reasons in a moment"
 
 
-def ask_reason(ledger: Ledger, message: DescribeJob | ListTasks, ctx: Context) -> Outcome:
+def ask_reason(ledger: JobLedger, message: DescribeJob | ListTasks, ctx: Context) -> Outcome:
     """Answer at once, or with the scheduler's reason if tasks wait."""
     slot = ctx.reply_to
     if slot is None:
@@ -43,18 +43,18 @@ def ask_reason(ledger: Ledger, message: DescribeJob | ListTasks, ctx: Context) -
     return (Request(scheduler_of(ctx), ExplainPending(ledger.job_id), key, EXPLAIN_TIMEOUT),)
 
 
-def explained(ledger: Ledger, message: Replied, ctx: Context) -> Outcome:
+def explained(ledger: JobLedger, message: Replied, ctx: Context) -> Outcome:
     """Pass the scheduler's reason on, and note it: if the tasks are given up, it is the best there is to say."""
     ledger.heard = str(message.value)
     return (_answer(ledger, message.key, ledger.heard),)
 
 
-def unexplained(ledger: Ledger, message: RequestFailed, ctx: Context) -> Outcome:
+def unexplained(ledger: JobLedger, message: RequestFailed, ctx: Context) -> Outcome:
     """Answer without a reason of the scheduler: it has just started."""
     return (_answer(ledger, message.key, OWN_STATE),)
 
 
-def _answer(ledger: Ledger, key: Any, reason: str) -> Command:
+def _answer(ledger: JobLedger, key: Any, reason: str) -> Command:
     _, slot, *listing = key
     question = ListTasks(*listing) if listing else DescribeJob()
     return Reply(views.answer(ledger, question, reason), to=ReplyTo(slot))

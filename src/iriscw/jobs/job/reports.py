@@ -8,7 +8,7 @@ places nothing for a job that reports.
 from __future__ import annotations
 
 from iriscw.jobs.job.desired_attempts import latest_attempt, scheduler_of
-from iriscw.jobs.job.ledger import Ledger
+from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.messages import JobReport, LiveAttempt, ReportRest
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.suspension.messages import SuspendedAttempt
@@ -16,12 +16,12 @@ from iriscw.jobs.suspension.moves import waits_for_worker
 from iriscw.runtime.vocabulary import Command, Context, Continue, Tell
 
 
-def report(ledger: Ledger, token: int, ctx: Context) -> tuple[Command, ...]:
+def report(ledger: JobLedger, token: int, ctx: Context) -> tuple[Command, ...]:
     """Tell the first part of it."""
     return report_part(ledger, ReportRest(token, (*ledger.live, *ledger.away), 0), ctx)
 
 
-def report_part(ledger: Ledger, rest: ReportRest, ctx: Context) -> tuple[Command, ...]:
+def report_part(ledger: JobLedger, rest: ReportRest, ctx: Context) -> tuple[Command, ...]:
     """Tell a part of it. What ends meanwhile is told as over, in order with the parts."""
     end = rest.first + STEP_ATTEMPTS
     more = end < len(rest.uids)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import attrs
 
-from iriscw.jobs.job.ledger import Ledger
+from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.lifecycle import LOST, stopped_as
 from iriscw.jobs.messages import (
     MAX_PAGE,
@@ -24,7 +24,7 @@ from iriscw.jobs.model import TASK_TERMINAL, Attempt, JobSpec, JobState, Suspens
 from iriscw.jobs.suspension.moves import view_of
 
 
-def answer(ledger: Ledger, question: DescribeJob | ListTasks, pending_reason: str) -> JobView | TaskPage:
+def answer(ledger: JobLedger, question: DescribeJob | ListTasks, pending_reason: str) -> JobView | TaskPage:
     """Answer a question about the job."""
     if isinstance(question, ListTasks):
         return _task_page(ledger, question, pending_reason)
@@ -47,7 +47,7 @@ def answer(ledger: Ledger, question: DescribeJob | ListTasks, pending_reason: st
     )
 
 
-def tally(ledger: Ledger) -> JobTally:
+def tally(ledger: JobLedger) -> JobTally:
     """Return what a listing shows of the job's tasks."""
     return JobTally(
         counts=ledger.visible_counts(),
@@ -59,7 +59,7 @@ def tally(ledger: Ledger) -> JobTally:
     )
 
 
-def _fault(ledger: Ledger) -> str:
+def _fault(ledger: JobLedger) -> str:
     """Return what the task said that :func:`reason_of` a failed job names."""
     if ledger.culprit is None:
         return ""
@@ -67,7 +67,7 @@ def _fault(ledger: Ledger) -> str:
     return "" if attempt is None else attempt.fault
 
 
-def _stopping(ledger: Ledger) -> str:
+def _stopping(ledger: JobLedger) -> str:
     if ledger.verdict is not None:
         return f"ends as {ledger.verdict.state.value}: {ledger.verdict.reason}"
     if ledger.suspects:
@@ -76,14 +76,14 @@ def _stopping(ledger: Ledger) -> str:
     return ""
 
 
-def _task_page(ledger: Ledger, question: ListTasks, pending_reason: str) -> TaskPage:
+def _task_page(ledger: JobLedger, question: ListTasks, pending_reason: str) -> TaskPage:
     start = max(question.start, 0)
     end = min(start + min(max(question.limit, 1), MAX_PAGE), ledger.spec.replicas)
     rows = tuple(_task_row(ledger, index) for index in range(start, end))
     return TaskPage(rows, end if end < ledger.spec.replicas else -1, pending_reason)
 
 
-def _task_row(ledger: Ledger, index: int) -> TaskRow:
+def _task_row(ledger: JobLedger, index: int) -> TaskRow:
     task = ledger.tasks.get(index)
     attempt = None if task is None else task.attempt
     if task is None or attempt is None:
@@ -129,7 +129,7 @@ def _shown(attempt: Attempt) -> Attempt:
 
 
 def task_changed(
-    ledger: Ledger,
+    ledger: JobLedger,
     index: int,
     state: TaskState,
     uid: str,
@@ -170,7 +170,7 @@ _CULPRITS = {
 }
 
 
-def reason_of(ledger: Ledger, verdict: JobState) -> str:
+def reason_of(ledger: JobLedger, verdict: JobState) -> str:
     """Say in one sentence why a job ends so: how many tasks, and what the one of lowest index says."""
     culprits = _CULPRITS.get(verdict, ())
     indexes = [index for index, task in ledger.tasks.items() if task.state in culprits]
@@ -182,6 +182,6 @@ def reason_of(ledger: Ledger, verdict: JobState) -> str:
     return f"{len(indexes)} of {ledger.spec.replicas} tasks; task {min(indexes)}: {said}"
 
 
-def over(ledger: Ledger) -> bool:
+def over(ledger: JobLedger) -> bool:
     """Whether every task is over for good."""
     return sum(ledger.counts.get(state, 0) for state in TASK_TERMINAL) == ledger.spec.replicas

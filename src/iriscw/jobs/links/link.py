@@ -87,7 +87,7 @@ _NONE = Orders()
 
 
 @attrs.define(eq=False)
-class Held:
+class HeldAttempt:
     """An attempt that a job wants something of."""
 
     order: RunOrder
@@ -104,7 +104,7 @@ class Link:
 
     worker_id: str
     incarnation: str
-    held: dict[str, Held] = attrs.field(factory=dict)
+    held: dict[str, HeldAttempt] = attrs.field(factory=dict)
     expected: dict[str, None] = attrs.field(factory=dict)
     """Jobs that have not said yet what they want."""
     briefed: bool = False
@@ -182,7 +182,7 @@ class LinkDecisions:
             known = before.pop(uid, None)
             if known is not None and _leave(known.order) != _leave(each.order):
                 known = None  # what was known is of before it left
-            held = link.held[uid] = Held(each.order, each.started, each.stop, freeze=each.suspend)
+            held = link.held[uid] = HeldAttempt(each.order, each.started, each.stop, freeze=each.suspend)
             seen = None
             if known is not None:
                 held.seen, held.started = known.seen, held.started or known.started
@@ -218,7 +218,7 @@ class LinkDecisions:
         for order in message.orders:
             known = link.held.get(order.uid)
             if known is None or _leave(known.order) != _leave(order):
-                link.held[order.uid] = Held(order)
+                link.held[order.uid] = HeldAttempt(order)
             else:
                 known.order = order  # of a gang: it need not wait any more
             if link.unclaimed is not None:
@@ -420,7 +420,7 @@ def _leave(order: RunOrder) -> str:
     return "" if order.resumption is None else order.resumption.grant
 
 
-def _may_be_frozen(known: Held | None, held: Held) -> bool:
+def _may_be_frozen(known: HeldAttempt | None, held: HeldAttempt) -> bool:
     """Tell whether the worker may still have an attempt frozen that shall run."""
     return (known is not None and known.freeze) or (
         held.seen is not None and held.seen.suspension is Suspension.SUSPENDING
@@ -436,12 +436,12 @@ def _keep(known: dict[str, Observation], observations: Iterable[Observation]) ->
     return True
 
 
-def _note(held: Held, seen: Observation) -> None:
+def _note(held: HeldAttempt, seen: Observation) -> None:
     held.seen = seen
     held.started = held.started or seen.started or seen.state is TaskState.RUNNING
 
 
-def _absent(held: Held) -> Observation | None:
+def _absent(held: HeldAttempt) -> Observation | None:
     """Say what to tell the job of an attempt that its worker does not know; None: nothing, it is ordered.
 
     An end that the worker has told before stays its word: it may have been let forget it since.

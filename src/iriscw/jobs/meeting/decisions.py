@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from iriscw.jobs.job.ends import Ends
-from iriscw.jobs.job.ledger import Ledger
+from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.meeting.messages import EndpointPage, EndpointRow, EndpointsChanged, ListEndpoints
 from iriscw.jobs.meeting.places import LEADER, is_met
 from iriscw.jobs.messages import MAX_PAGE, StartRest
@@ -14,7 +14,7 @@ from iriscw.jobs.records import GangMet
 from iriscw.runtime.vocabulary import Context, Continue, Emit, Outcome, Reply
 
 
-def heard(ledger: Ledger, index: int, seen: Observation, ends: Ends) -> None:
+def heard(ledger: JobLedger, index: int, seen: Observation, ends: Ends) -> None:
     """Take note of where an attempt is reached; once it is the leader's, have the others started."""
     if seen.ending is None and seen.host and seen.suspension is not Suspension.SUSPENDED:
         reached = (seen.host, seen.ports)
@@ -30,7 +30,7 @@ def _has_begun(seen: Observation) -> bool:
     return seen.ending is Ending.SUCCEEDED or (seen.ending is None and seen.state is TaskState.RUNNING)
 
 
-def list_endpoints(ledger: Ledger, message: ListEndpoints, ctx: Context) -> Outcome:
+def list_endpoints(ledger: JobLedger, message: ListEndpoints, ctx: Context) -> Outcome:
     """Say where the tasks are reached that live."""
     if ctx.reply_to is None:
         return None
@@ -41,7 +41,7 @@ def list_endpoints(ledger: Ledger, message: ListEndpoints, ctx: Context) -> Outc
     return (Reply(EndpointPage(tuple(_rows(ledger, start, end)), over, more, ledger.ended is not None)),)
 
 
-def _rows(ledger: Ledger, start: int, end: int) -> Iterator[EndpointRow]:
+def _rows(ledger: JobLedger, start: int, end: int) -> Iterator[EndpointRow]:
     for index in range(start, end):
         attempt = ledger.holder(index)
         reached = None if attempt is None else ledger.reached.get(attempt.uid)

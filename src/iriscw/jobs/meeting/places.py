@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from iriscw.jobs.job.ledger import Ledger
+from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.messages import Placement
 from iriscw.jobs.model import GangPlace
 from iriscw.runtime.vocabulary import replace
@@ -35,14 +35,14 @@ LEADER = 0
 """The member at whose address the others meet."""
 
 
-def is_met(ledger: Ledger) -> bool:
+def is_met(ledger: JobLedger) -> bool:
     """Tell whether it is known where the leader of a gang is, or was."""
     task = ledger.tasks.get(LEADER)
     attempt = None if task is None else task.attempt
     return attempt is not None and ledger.met is not None and ledger.met.uid == attempt.uid
 
 
-def place_of(ledger: Ledger, index: int) -> GangPlace | None:
+def place_of(ledger: JobLedger, index: int) -> GangPlace | None:
     """Say where a member of a gang stands; None where the job is none. Takes time in proportion to it at first."""
     if not ledger.gang:
         return None
@@ -55,7 +55,7 @@ def place_of(ledger: Ledger, index: int) -> GangPlace | None:
     return replace(place, waits=not place.leads and ledger.holder(LEADER) is not None)
 
 
-def places_of(ledger: Ledger, placements: Iterable[Placement]) -> dict[int, GangPlace]:
+def places_of(ledger: JobLedger, placements: Iterable[Placement]) -> dict[int, GangPlace]:
     """Say where the members of a gang stand that are about to be recorded; nothing where the job is not a gang."""
     if not ledger.gang:
         return {}

@@ -45,7 +45,7 @@ PYTHON = "python"
 
 
 @attrs.frozen
-class Wish:
+class PlacementWish:
     """What a task wants of a worker: tasks with equal wishes are placed alike."""
 
     demand: Capacity
@@ -82,7 +82,7 @@ class Host:
     """A worker as the scheduler sees it."""
 
     info: WorkerInfo
-    pool: Pool
+    pool: WorkerPool
     rank: int
     """Where it stands in its pool: how many came before it; from ``DEMOTED`` on, if it refused."""
     free: Capacity
@@ -115,7 +115,7 @@ class Heap:
     epoch: int
 
 
-class Pool:
+class WorkerPool:
     """Workers that no ordinary constraint tells apart."""
 
     def __init__(self, capacity: Capacity, attributes: Attributes) -> None:
@@ -189,7 +189,7 @@ class Inventory:
     """All workers, with what is taken on each."""
 
     def __init__(self) -> None:
-        self.pools: dict[tuple[Capacity, Attributes], Pool] = {}
+        self.pools: dict[tuple[Capacity, Attributes], WorkerPool] = {}
         self.hosts: dict[str, Host] = {}
         """By worker id; the latest incarnation only."""
         self.nodes: dict[str, dict[str, Host]] = {}
@@ -198,9 +198,9 @@ class Inventory:
         """By attempt uid, older incarnations included."""
         self.generation = 0
         """Counts additions of workers: which pools there are may have changed."""
-        self._misses: dict[tuple[Capacity, tuple[Constraint, ...]], dict[Pool, int]] = {}
+        self._misses: dict[tuple[Capacity, tuple[Constraint, ...]], dict[WorkerPool, int]] = {}
         """By demand, the pools without room for it, as of so many freeings: a fleet may have many pools after all."""
-        self._gang_misses: dict[tuple[Wish, str], int] = {}
+        self._gang_misses: dict[tuple[PlacementWish, str], int] = {}
         """The size of the smallest gang of each kind for which there was no room, since room was last added."""
 
     # Workers
@@ -210,7 +210,7 @@ class Inventory:
         key = (info.capacity, _without_unique(info.attributes))
         pool = self.pools.get(key)
         if pool is None:
-            pool = self.pools[key] = Pool(*key)
+            pool = self.pools[key] = WorkerPool(*key)
         host = self.hosts[info.worker_id] = pool.add(info)
         if info.node:
             self.nodes.setdefault(info.node, {})[info.worker_id] = host
@@ -270,7 +270,7 @@ class Inventory:
 
     # Search
 
-    def pools_for(self, wish: Wish) -> list[Pool]:
+    def pools_for(self, wish: PlacementWish) -> list[WorkerPool]:
         """Return the pools whose workers may do, best first."""
         required = [each for each in wish.required() if each.key not in UNIQUE]
         preferred = [each for each in wish.constraints if not each.required and each.key not in UNIQUE]
@@ -285,7 +285,7 @@ class Inventory:
             fitting.sort(key=lambda pool: -sum(each.satisfied(pool.attributes) for each in preferred))
         return fitting
 
-    def find(self, wish: Wish, pools: Iterable[Pool]) -> Host | None:
+    def find(self, wish: PlacementWish, pools: Iterable[WorkerPool]) -> Host | None:
         """Return the first worker with room for the wish; one that refused, if there is no other."""
         special = tuple(each for each in wish.required() if each.key in UNIQUE)
         key = (wish.demand, special)
@@ -307,7 +307,9 @@ class Inventory:
                 demoted = host
         return demoted
 
-    def find_gang(self, wish: Wish, pools: Iterable[Pool], group_by: str, size: int) -> list[Host] | None:
+    def find_gang(
+        self, wish: PlacementWish, pools: Iterable[WorkerPool], group_by: str, size: int
+    ) -> list[Host] | None:
         """Return a worker for each of ``size`` tasks, all with the same value of ``group_by``, or None.
 
         The first such value wins, in the order of pools and ranks. Takes time in proportion to the workers looked at,
@@ -327,7 +329,7 @@ class Inventory:
         return found
 
     def _search_gang(
-        self, wish: Wish, pools: Iterable[Pool], group_by: str, size: int, *, refusing: bool
+        self, wish: PlacementWish, pools: Iterable[WorkerPool], group_by: str, size: int, *, refusing: bool
     ) -> list[Host] | None:
         """Search among all workers, or those alone that have not refused."""
         special = [each for each in wish.required() if each.key in UNIQUE]
@@ -350,5 +352,5 @@ class Inventory:
         return None
 
 
-def _python_fits(wish: Wish, attributes: Attributes) -> bool:
+def _python_fits(wish: PlacementWish, attributes: Attributes) -> bool:
     return not wish.python or attributes.get(PYTHON) == wish.python

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 import attrs
 
 from iriscw.jobs.model import Band, JobSpec
-from iriscw.jobs.scheduling.placement import Host, Inventory, Pool, Wish
+from iriscw.jobs.scheduling.placement import Host, Inventory, PlacementWish, WorkerPool
 
 
 @attrs.define(eq=False)
@@ -57,7 +57,7 @@ class Waiting:
     """Where its tasks wait; None if none does."""
 
 
-Key = tuple[Band, Wish, str]
+Key = tuple[Band, PlacementWish, str]
 
 
 @attrs.define(eq=False)
@@ -66,19 +66,19 @@ class Shape:
 
     key: Key
     band: Band
-    wish: Wish
+    wish: PlacementWish
     gang: str | None
     jobs: deque[Waiting] = attrs.field(factory=deque)
     turn: int = 0
     blocked: bool = False
-    pools: list[Pool] = attrs.field(factory=list)
+    pools: list[WorkerPool] = attrs.field(factory=list)
     generation: int = -1
     count: int = 0
     """How many tasks wait."""
     demand_id: str = ""
     """What the fleet knows it by, once it was named."""
 
-    def candidates(self, inventory: Inventory) -> list[Pool]:
+    def candidates(self, inventory: Inventory) -> list[WorkerPool]:
         """Return the pools that may take it."""
         if self.generation != inventory.generation:
             self.pools = inventory.pools_for(self.wish)
@@ -90,7 +90,7 @@ def key_of(job: Waiting) -> Key:
     """Return the key of the shape that a job's tasks have."""
     spec = job.spec
     assert spec is not None
-    wish = Wish(spec.demand, spec.constraints, spec.entrypoint.python)
+    wish = PlacementWish(spec.demand, spec.constraints, spec.entrypoint.python)
     return spec.band, wish, job.job_id if spec.group_by is not None else ""
 
 

@@ -11,13 +11,21 @@ from __future__ import annotations
 import difflib
 
 from iriscw.fleet.model import FREEZABLE
-from iriscw.jobs.scheduling.placement import MAX_ATTEMPTS_PER_WORKER, PYTHON, UNIQUE, Host, Inventory, Pool, Wish
+from iriscw.jobs.scheduling.placement import (
+    MAX_ATTEMPTS_PER_WORKER,
+    PYTHON,
+    UNIQUE,
+    Host,
+    Inventory,
+    PlacementWish,
+    WorkerPool,
+)
 from iriscw.jobs.scheduling.refusals import explain_pause
 
 NAMES = {"cpu": "CPU", "gpu": "GPUs", "gpu_class": "the GPU class"}
 
 
-def explain(inventory: Inventory, wish: Wish, *, gang: tuple[str, int] | None = None, now: int = 0) -> str:
+def explain(inventory: Inventory, wish: PlacementWish, *, gang: tuple[str, int] | None = None, now: int = 0) -> str:
     """Say why no worker takes the wish; for a gang, ``(group_by, size)``, why no group of workers does.
 
     ``now`` is the time, ns: of the workers that refuse, the one is named that is tried again first.
@@ -57,17 +65,17 @@ def _gang_cause(inventory: Inventory, group_by: str, size: int) -> str:
     return f"no worker has the attribute '{group_by}'" + (f" (did you mean '{near[0]}'?)" if near else "")
 
 
-def lacks_only_software(inventory: Inventory, wish: Wish) -> bool:
+def lacks_only_software(inventory: Inventory, wish: PlacementWish) -> bool:
     """Tell whether there are workers that would do but for what is installed on them, their Python or a version of
     iriscw that cannot start tasks as ``freezable``: then more of them would not help.
     """
-    plain = Wish(wish.demand, tuple(each for each in wish.constraints if each.key != FREEZABLE))
+    plain = PlacementWish(wish.demand, tuple(each for each in wish.constraints if each.key != FREEZABLE))
     if plain == wish:
         return False
     return any(_pool_cause(pool, wish) and not _pool_cause(pool, plain) for pool in inventory.pools.values())
 
 
-def could_run(inventory: Inventory, wish: Wish) -> bool:
+def could_run(inventory: Inventory, wish: PlacementWish) -> bool:
     """Tell whether a worker that is there would do, once it has room."""
     return any(not _pool_cause(pool, wish) for pool in inventory.pools.values())
 
@@ -79,7 +87,7 @@ def _until(host: Host) -> int:
     return host.refusing.until if host.refusing is not None else 0
 
 
-def _pool_cause(pool: Pool, wish: Wish) -> str:
+def _pool_cause(pool: WorkerPool, wish: PlacementWish) -> str:
     for each in wish.required():
         if each.key not in UNIQUE and not each.satisfied(pool.attributes):
             return f"fail|fails the constraint {each}"
@@ -92,7 +100,7 @@ def _pool_cause(pool: Pool, wish: Wish) -> str:
     return ""
 
 
-def _host_causes(host: Host, wish: Wish) -> list[str]:
+def _host_causes(host: Host, wish: PlacementWish) -> list[str]:
     for each in wish.required():
         if each.key in UNIQUE and not each.satisfied(host.info.attributes):
             return [f"fail|fails the constraint {each}"]

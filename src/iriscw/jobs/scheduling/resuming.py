@@ -16,7 +16,7 @@ import attrs
 
 from iriscw.fleet.messages import DemandEntry
 from iriscw.jobs.model import Band
-from iriscw.jobs.scheduling.placement import Commitment, Host, Wish
+from iriscw.jobs.scheduling.placement import Commitment, Host, PlacementWish
 from iriscw.jobs.scheduling.queues import Waiting, demand_name
 from iriscw.jobs.suspension.messages import SuspendedAttempt, SuspendedPlaced
 
@@ -101,13 +101,13 @@ def place_some(state: Scheduler, budget: int) -> Iterator[tuple[str, SuspendedPl
         yield job.job_id, SuspendedPlaced(known.attempt.index, uid, host.info.worker_id, host.info.incarnation)
 
 
-def wish_of(job: Waiting) -> Wish:
+def wish_of(job: Waiting) -> PlacementWish:
     """Return what a suspended attempt of a job wants of a worker: its own Python it brings along."""
     assert job.spec is not None
-    return Wish(job.spec.demand, job.spec.constraints)
+    return PlacementWish(job.spec.demand, job.spec.constraints)
 
 
-def _find(state: Scheduler, node: str, wish: Wish) -> Host | None:
+def _find(state: Scheduler, node: str, wish: PlacementWish) -> Host | None:
     for host in state.inventory.nodes.get(node, {}).values():
         if host.takes(wish.demand) and all(each.satisfied(host.info.attributes) for each in wish.required()):
             return host
@@ -116,7 +116,7 @@ def _find(state: Scheduler, node: str, wish: Wish) -> Host | None:
 
 def demand(state: Scheduler) -> Iterator[DemandEntry]:
     """Yield what waits and may be helped by further workers."""
-    counts: dict[tuple[Band, Wish], int] = {}
+    counts: dict[tuple[Band, PlacementWish], int] = {}
     for each in state.returns.waiting.values():
         job = state.jobs.get(each.job_id)
         if job is not None and job.spec is not None:

@@ -49,7 +49,7 @@ from iriscw.errors import InvalidArgument
 from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded, TaskNotRunning
 from iriscw.jobs.job.desired_attempts import latest_attempt, link_of, run_order, scheduler_of, stop_for
 from iriscw.jobs.job.ends import Ends, conclude, end_attempt, move_of, step
-from iriscw.jobs.job.ledger import Ledger
+from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.messages import AttemptsOver, RunAttempts, StopAttempts
 from iriscw.jobs.model import TASK_TERMINAL, Attempt, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.settings import JobSettings
@@ -145,7 +145,7 @@ class SuspendDecisions:
 
     # What is asked
 
-    def suspend(self, ledger: Ledger, message: SuspendTask, ctx: Context) -> Outcome:
+    def suspend(self, ledger: JobLedger, message: SuspendTask, ctx: Context) -> Outcome:
         """Promise that the attempt of a task will be suspended."""
         if ctx.reply_to is None:
             return None
@@ -168,7 +168,7 @@ class SuspendDecisions:
         commands = (*ends.commands, tell, self._limit(index, uid, then, ctx), answer)
         return Decision(records=tuple(ends.records), commands=commands)
 
-    def _stays(self, ledger: Ledger, index: int, uid: str, move: Move, key: str, ctx: Context) -> Outcome:
+    def _stays(self, ledger: JobLedger, index: int, uid: str, move: Move, key: str, ctx: Context) -> Outcome:
         """Answer with what is; of one that was to go on, and is asked for again, that it will not."""
         if not move.wanted or key == move.key:
             return (Reply(view_of(index, uid, move)),)
@@ -178,7 +178,7 @@ class SuspendDecisions:
         commands = (*ends.commands, unwanted, Reply(view_of(index, uid, then)))
         return Decision(records=tuple(ends.records), commands=commands)
 
-    def resume_task(self, ledger: Ledger, message: ResumeTask, ctx: Context) -> Outcome:
+    def resume_task(self, ledger: JobLedger, message: ResumeTask, ctx: Context) -> Outcome:
         """Promise that the attempt of a task will go on."""
         if ctx.reply_to is None:
             return None
@@ -200,7 +200,7 @@ class SuspendDecisions:
 
     # What the worker says
 
-    def heard(self, ledger: Ledger, index: int, seen: Observation, ends: Ends, ctx: Context) -> None:
+    def heard(self, ledger: JobLedger, index: int, seen: Observation, ends: Ends, ctx: Context) -> None:
         """Take note of what its worker says about a live attempt, as far as suspensions go."""
         move = move_of(ledger, seen.uid, ends)
         if move is None:
@@ -228,7 +228,7 @@ class SuspendDecisions:
             case _:
                 pass
 
-    def _vacated(self, ledger: Ledger, index: int, seen: Observation, move: Move, ends: Ends, ctx: Context) -> None:
+    def _vacated(self, ledger: JobLedger, index: int, seen: Observation, move: Move, ends: Ends, ctx: Context) -> None:
         vacated = AttemptVacated(
             index,
             seen.uid,
@@ -243,7 +243,7 @@ class SuspendDecisions:
         if then.stage is Stage.FROZEN:
             self._suspended(ledger, index, seen.uid, ends, ctx)
 
-    def _suspended(self, ledger: Ledger, index: int, uid: str, ends: Ends, ctx: Context) -> None:
+    def _suspended(self, ledger: JobLedger, index: int, uid: str, ends: Ends, ctx: Context) -> None:
         """Have it without a worker, if it is not being stopped, and if its files are known."""
         attempt = latest_attempt(ledger, index)
         move = move_of(ledger, uid, ends)
@@ -260,14 +260,14 @@ class SuspendDecisions:
         ends.commands.append(CancelTimer(("move", uid)))
         ends.waiting += _place(ledger, index, uid, then, ctx)
 
-    def _resumed(self, ledger: Ledger, index: int, uid: str, move: Move, ends: Ends, ctx: Context) -> None:
+    def _resumed(self, ledger: JobLedger, index: int, uid: str, move: Move, ends: Ends, ctx: Context) -> None:
         drop = drop_of(uid, move)
         assert drop is not None
         step(ledger, index, uid, ends, ctx, AttemptResumed(index, uid, ctx.wall))
         ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
         ends.commands.append(Run(("drop", drop.key), drop))
 
-    def ended(self, ledger: Ledger, seen: Observation) -> Observation:
+    def ended(self, ledger: JobLedger, seen: Observation) -> Observation:
         """Say how an attempt ended that its worker says has: one that was given up is lost, for the reason of that.
 
         A worker that had it only to bring it back knows nothing of the log that it wrote elsewhere.
@@ -289,7 +289,7 @@ class SuspendDecisions:
 
     # What becomes of one whose worker is gone
 
-    def deserted(self, ledger: Ledger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> bool:
+    def deserted(self, ledger: JobLedger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> bool:
         """Take note that the worker of a live attempt is gone for good. Tell whether it may live on without one."""
         move = move_of(ledger, uid, ends)
         if move is None or stop_for(ledger, latest_attempt(ledger, index)) is not None:
@@ -303,11 +303,11 @@ class SuspendDecisions:
             ends.uids.append(uid)
         return True
 
-    def _lost(self, ledger: Ledger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
+    def _lost(self, ledger: JobLedger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
         seen = Observation(uid, TaskState.RUNNING, Ending.WORKER_LOST, started=True, fault=Fault("", reason))
         end_attempt(ledger, index, Ending.WORKER_LOST, seen, ends, ctx, self.settings.logs_bound_ns)
 
-    def _give_up(self, ledger: Ledger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
+    def _give_up(self, ledger: JobLedger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
         """Have its worker stop it, once; without a worker it is lost at once."""
         attempt = latest_attempt(ledger, index)
         move = move_of(ledger, uid, ends)
@@ -318,7 +318,7 @@ class SuspendDecisions:
             stop = StopAttempts(attempt.incarnation, (uid,), Ending.KILLED)
             ends.commands.append(Tell(link_of(ctx, attempt.worker_id), stop))
 
-    def end_away(self, ledger: Ledger, message: EndAway, ctx: Context) -> Outcome:
+    def end_away(self, ledger: JobLedger, message: EndAway, ctx: Context) -> Outcome:
         """End what has no worker, some at a time: the job has its verdict, and nobody has to be asked."""
         if ledger.verdict is None:
             return None
@@ -334,7 +334,7 @@ class SuspendDecisions:
 
     # Freezing
 
-    def _freeze(self, ledger: Ledger, index: int, uid: str, move: Move) -> Command:
+    def _freeze(self, ledger: JobLedger, index: int, uid: str, move: Move) -> Command:
         attempt = latest_attempt(ledger, index)
         effect = FreezeAttempt(
             key=freeze_key(uid, move),
@@ -350,7 +350,7 @@ class SuspendDecisions:
         )
         return Run(("freeze", index, uid), effect)
 
-    def completed(self, ledger: Ledger, message: Completed, ctx: Context) -> Outcome:
+    def completed(self, ledger: JobLedger, message: Completed, ctx: Context) -> Outcome:
         """Somebody has frozen or thawed an attempt, or not."""
         match message.value:
             case FrozenAttempt():
@@ -359,7 +359,7 @@ class SuspendDecisions:
                 return self._thaw_ended(ledger, message.key, outcome, reason, ctx)
         return Decision(records=(CheckpointDropped(message.effect.key),))
 
-    def failed(self, ledger: Ledger, message: Failed, ctx: Context) -> Outcome:
+    def failed(self, ledger: JobLedger, message: Failed, ctx: Context) -> Outcome:
         """It cannot be carried out at all, and nothing of it was."""
         reason = f"{type(message.error).__name__}: {message.error}"[:MAX_REASON_CHARS]
         match message.effect:
@@ -371,7 +371,7 @@ class SuspendDecisions:
         left = CheckpointLeft(ledger.job_id, drop.key, drop.checkpoint, drop.node, reason, ctx.wall)
         return Decision(records=(CheckpointDropped(drop.key, reason),), commands=(Emit(left),))
 
-    def _freeze_ended(self, ledger: Ledger, key: Any, value: FrozenAttempt, ctx: Context) -> Outcome:
+    def _freeze_ended(self, ledger: JobLedger, key: Any, value: FrozenAttempt, ctx: Context) -> Outcome:
         _, index, uid = key
         ends = Ends()
         move = ledger.moves.get(uid)
@@ -391,7 +391,9 @@ class SuspendDecisions:
             self._undo(ledger, index, uid, reason, ends, ctx, drop=value.outcome is Frozen.UNKNOWN)
         return conclude(ledger, ends, ctx)
 
-    def _undo(self, ledger: Ledger, index: int, uid: str, reason: str, ends: Ends, ctx: Context, *, drop: bool) -> None:
+    def _undo(
+        self, ledger: JobLedger, index: int, uid: str, reason: str, ends: Ends, ctx: Context, *, drop: bool
+    ) -> None:
         """Have it run on."""
         attempt = latest_attempt(ledger, index)
         left = drop_of(uid, move_of(ledger, uid, ends)) if drop else None
@@ -405,7 +407,7 @@ class SuspendDecisions:
 
     # Going on
 
-    def placed(self, ledger: Ledger, message: SuspendedPlaced, ctx: Context) -> Outcome:
+    def placed(self, ledger: JobLedger, message: SuspendedPlaced, ctx: Context) -> Outcome:
         """Record who may have it, and tell that one; give the room back if it is of no use."""
         index, uid = message.index, message.uid
         move = ledger.moves.get(uid)
@@ -424,7 +426,7 @@ class SuspendDecisions:
     def _thaw(self, index: int, uid: str, move: Move) -> Command:
         return Run(("thaw", index, uid), ThawAttempt(thaw_key(uid, move), uid, move.checkpoint, move.node, move.gpus))
 
-    def _thaw_ended(self, ledger: Ledger, key: Any, outcome: Thawed, reason: str, ctx: Context) -> Outcome:
+    def _thaw_ended(self, ledger: JobLedger, key: Any, outcome: Thawed, reason: str, ctx: Context) -> Outcome:
         """Try again in a while, or give it up. That it is back its worker says."""
         _, index, uid = key
         move = ledger.moves.get(uid)
@@ -443,7 +445,7 @@ class SuspendDecisions:
             ends.commands.append(SetTimer(("thaw", uid), self.settings.thaw_pause_ns, again))
         return conclude(ledger, ends, ctx)
 
-    def thaw_again(self, ledger: Ledger, message: ThawAgain, ctx: Context) -> Outcome:
+    def thaw_again(self, ledger: JobLedger, message: ThawAgain, ctx: Context) -> Outcome:
         """Try once more."""
         move = ledger.moves.get(message.uid)
         if move is None or move.stage is not Stage.RESUMING or move.number != message.number:
@@ -459,7 +461,7 @@ class SuspendDecisions:
         left_ns = min(max(move.since_wall_ns + limit_ns - ctx.wall, 0), limit_ns)
         return SetTimer(("move", uid), left_ns, MoveOverdue(index, uid, move.number))
 
-    def overdue(self, ledger: Ledger, message: MoveOverdue, ctx: Context) -> Outcome:
+    def overdue(self, ledger: JobLedger, message: MoveOverdue, ctx: Context) -> Outcome:
         """It takes too long: undo what can be undone, and give up what cannot."""
         index, uid = message.index, message.uid
         move = ledger.moves.get(uid)
@@ -473,18 +475,18 @@ class SuspendDecisions:
             self._give_up(ledger, index, uid, reason, ends, ctx)
         return conclude(ledger, ends, ctx)
 
-    def resume(self, ledger: Ledger, ctx: Context) -> Iterator[Command]:
+    def resume(self, ledger: JobLedger, ctx: Context) -> Iterator[Command]:
         """Take up all that suspensions owe."""
         if ledger.away and ledger.verdict is not None:
             yield Continue(EndAway())
         if ledger.moves or ledger.drops:
             yield from self._resume(ledger, ResumeMoves(tuple(ledger.moves), tuple(ledger.drops), 0), ctx)
 
-    def resume_rest(self, ledger: Ledger, message: ResumeMoves, ctx: Context) -> Outcome:
+    def resume_rest(self, ledger: JobLedger, message: ResumeMoves, ctx: Context) -> Outcome:
         """Go on taking up."""
         return tuple(self._resume(ledger, message, ctx))
 
-    def _resume(self, ledger: Ledger, rest: ResumeMoves, ctx: Context) -> Iterator[Command]:
+    def _resume(self, ledger: JobLedger, rest: ResumeMoves, ctx: Context) -> Iterator[Command]:
         end = rest.first + STEP_ATTEMPTS
         number = len(rest.uids)
         for uid in rest.uids[rest.first : end]:
@@ -497,7 +499,7 @@ class SuspendDecisions:
         if end < number + len(rest.drops):
             yield Continue(ResumeMoves(rest.uids, rest.drops, end))
 
-    def _owed(self, ledger: Ledger, index: int, uid: str, move: Move, ctx: Context) -> Iterator[Command]:
+    def _owed(self, ledger: JobLedger, index: int, uid: str, move: Move, ctx: Context) -> Iterator[Command]:
         if move.stage in (*SUSPENDING, Stage.RESUMING):
             yield self._limit(index, uid, move, ctx)
         if stop_for(ledger, latest_attempt(ledger, index)) is not None:
@@ -508,14 +510,14 @@ class SuspendDecisions:
             yield self._thaw(index, uid, move)
 
 
-def _place(ledger: Ledger, index: int, uid: str, move: Move, ctx: Context) -> Iterator[Command]:
+def _place(ledger: JobLedger, index: int, uid: str, move: Move, ctx: Context) -> Iterator[Command]:
     """Have a worker found for it, if one is wanted."""
     if waits_for_worker(move):
         waits = SuspendedAttempt(uid, index, move.node)
         yield Tell(scheduler_of(ctx), PlaceSuspended(ledger.job_id, waits))
 
 
-def _over(ledger: Ledger, index: int) -> Exception | None:
+def _over(ledger: JobLedger, index: int) -> Exception | None:
     """Say why a task has nothing that could be suspended or go on; None: it may have."""
     if not 0 <= index < ledger.spec.replicas:
         return InvalidArgument(f"{ledger.job_id} has no task {index}")
@@ -525,14 +527,14 @@ def _over(ledger: Ledger, index: int) -> Exception | None:
     return None
 
 
-def _not_suspendable(ledger: Ledger, index: int) -> Exception | None:
+def _not_suspendable(ledger: JobLedger, index: int) -> Exception | None:
     error = _over(ledger, index)
     if error is None and ledger.gang:
         return GangNotSuspendable(f"{ledger.job_id} is a gang, which runs whole or not at all: none of it is suspended")
     return error
 
 
-def _not_now(ledger: Ledger, attempt: Attempt, move: Move | None) -> Exception | None:
+def _not_now(ledger: JobLedger, attempt: Attempt, move: Move | None) -> Exception | None:
     """Say why a live attempt cannot be suspended just now."""
     if attempt.state is not TaskState.RUNNING:
         return TaskNotRunning(f"the attempt {attempt.uid} has not begun: it is {attempt.state.value}")

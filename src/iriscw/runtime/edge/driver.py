@@ -23,7 +23,7 @@ from iriscw.runtime.cell import Cell
 from iriscw.runtime.dispatcher import Dispatcher
 from iriscw.runtime.edge.session import SessionPort
 from iriscw.runtime.envelope import Slot
-from iriscw.runtime.operations import Operation, Phase
+from iriscw.runtime.operations import Operation, OperationPhase
 from iriscw.runtime.tree import JournalPort, Tree
 from iriscw.runtime.vocabulary import SECOND
 
@@ -187,7 +187,7 @@ class Driver:
     async def _call(self, operation: Operation, scope: anyio.CancelScope) -> Any:
         port = SessionPort(self.tree, operation) if operation.session else None
         operation.edge_state = scope if port is None else (scope, port)
-        if operation.phase is Phase.CANCELLING:
+        if operation.phase is OperationPhase.CANCELLING:
             raise ActorStopped(f"{operation.path} gave the operation up before it began")
         if port is None:
             return await operation.function(operation.effect)

@@ -23,7 +23,7 @@ from iriscw.errors import (
 )
 from iriscw.runtime.cell import STOPPED, WAITING, Cell
 from iriscw.runtime.edge.driver import Driver
-from iriscw.runtime.envelope import Envelope, Kind, Slot
+from iriscw.runtime.envelope import Envelope, EnvelopeKind, Slot
 from iriscw.runtime.interpreter import supersede
 from iriscw.runtime.tree import Tree
 from iriscw.runtime.vocabulary import ActorPath, Key
@@ -90,7 +90,7 @@ class ActorRef:
         if cell.status > WAITING or tree.closing:
             refuse_late(tree)
             return
-        item = Envelope(Kind.PLAIN, message, (None, key))
+        item = Envelope(EnvelopeKind.PLAIN, message, (None, key))
         supersede(tree, cell, item)
         if cell.full:
             assert cell.conflated is not None

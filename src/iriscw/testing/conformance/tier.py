@@ -29,11 +29,11 @@ from iriscw.freeze.model import (
     ArtifactUnknown,
     CriuAbility,
     CriuOptions,
-    Frozen,
-    Host,
+    FrozenTree,
+    ImageHost,
     NoRoom,
-    Task,
     TaskIdentity,
+    TreeProcess,
     UnsafeRequest,
 )
 
@@ -41,11 +41,11 @@ NAME = "shelf"
 BOOT = "boot-1"
 BYTES = 1 << 20
 FILES = {"inventory.img": b"i" * 100, "pstree.img": b"p" * 100, "core-7.img": b"", "pages-1.img": b"m" * 70_000}
-FROZEN = Frozen(
-    host=Host(BOOT, "x86_64", 4096, "6.1", "node-1", ()),
+FROZEN = FrozenTree(
+    host=ImageHost(BOOT, "x86_64", 4096, "6.1", "node-1", ()),
     criu=CriuAbility("criu", "4.2"),
     options=CriuOptions(),
-    tasks=(Task(TaskIdentity(7, 500, BOOT), 1, "t7", 1 << 20),),
+    tasks=(TreeProcess(TaskIdentity(7, 500, BOOT), 1, "t7", 1 << 20),),
 )
 BAD_IDS = ("", "..", "a/b", "/a", "A", ".hidden", "a\0b", "a" * 200)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from iriscw.runtime.operations import Operation, Phase
+from iriscw.runtime.operations import Operation, OperationPhase
 from iriscw.runtime.vocabulary import ActorPath, Arrived
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class SimOperation:
     @property
     def cancelled(self) -> bool:
         """Whether the actor gave it up."""
-        return self.operation.phase is Phase.CANCELLING
+        return self.operation.phase is OperationPhase.CANCELLING
 
     def complete(self, value: Any = None) -> None:
         """End it well. Too late an end (the system crashed, it ended before) changes nothing."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from iriscw.errors import InternalError
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.dispatcher import Dispatcher
-from iriscw.runtime.envelope import Envelope, Kind, Slot
+from iriscw.runtime.envelope import Envelope, EnvelopeKind, Slot
 from iriscw.runtime.vocabulary import SECOND, seconds
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ STEPS_WITHOUT_TIME = 5_000_000
 """Steps at one instant after which a simulation is taken for a loop without an end."""
 
 
-_KINDS: dict[int, str] = {kind: name for name, kind in vars(Kind).items() if type(kind) is int}
+_KINDS: dict[int, str] = {kind: name for name, kind in vars(EnvelopeKind).items() if type(kind) is int}
 """The names of envelopes' kinds."""
 
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 import anyio
 import attrs
 
-from iriscw.tiers.drivers.failure import AttemptFailed, Failure
+from iriscw.tiers.drivers.failure import AttemptFailed, TryFailure
 from iriscw.tiers.drivers.limits import ServiceLimits
 from iriscw.tiers.ports import StoreUnreachable
 
@@ -46,7 +46,7 @@ class Attempts:
         *,
         reads: bool,
         repeat: bool,
-        renewed: Callable[[Failure], Awaitable[bool]],
+        renewed: Callable[[TryFailure], Awaitable[bool]],
     ) -> Answer:
         """Make a request, more than once if need be.
 

@@ -24,7 +24,7 @@ from iriscw.tiers.ports import (
 )
 
 
-class Place(Protocol):
+class StorePlace(Protocol):
     """Where a store's objects are; its text is the store's URL."""
 
     @property
@@ -32,7 +32,7 @@ class Place(Protocol):
         """What all names begin with; empty, or with a slash at the end."""
 
 
-class Connection(Protocol):
+class StoreConnection(Protocol):
     """What requests are made by."""
 
     def reading(self) -> AbstractAsyncContextManager[None]:
@@ -42,7 +42,7 @@ class Connection(Protocol):
         """Close all connections."""
 
 
-ConnectionT = TypeVar("ConnectionT", bound=Connection)
+ConnectionT = TypeVar("ConnectionT", bound=StoreConnection)
 ReadingT = TypeVar("ReadingT", bound=ContinuedReading)
 
 
@@ -55,7 +55,7 @@ class BucketObjectStore(abc.ABC, Generic[ConnectionT, ReadingT]):
         connection: To the service.
     """
 
-    def __init__(self, place: Place, connection: ConnectionT) -> None:
+    def __init__(self, place: StorePlace, connection: ConnectionT) -> None:
         self._prefix = place.prefix
         self._url = str(place)
         self._connection = connection

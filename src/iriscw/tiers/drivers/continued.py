@@ -23,7 +23,7 @@ MOST_BREAKS = 5
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
-class Body(Protocol):
+class BodyRest(Protocol):
     """What is left of an answer's body."""
 
     async def read(self, size: int) -> bytes:
@@ -48,7 +48,7 @@ class ContinuedReading:
     def __init__(
         self,
         info: ObjectInfo,
-        body: Body | None,
+        body: BodyRest | None,
         start: int,
         end: int,
         *,
@@ -89,7 +89,7 @@ class ContinuedReading:
         if body is not None:
             body.close()
 
-    async def _rest(self, start: int, end: int) -> tuple[Body, tuple[ObjectInfo, int, int]]:
+    async def _rest(self, start: int, end: int) -> tuple[BodyRest, tuple[ObjectInfo, int, int]]:
         """Ask for a range of the same version, and give the body with what the answer says that it is.
 
         Raises:

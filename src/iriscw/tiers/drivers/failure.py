@@ -28,7 +28,7 @@ class NoSuchBucket(StoreAccessDenied):
 
 
 @attrs.frozen
-class Failure:
+class TryFailure:
     """How an attempt failed."""
 
     said: str
@@ -52,19 +52,19 @@ class Failure:
         return self.status in {401, 403} and not self.full
 
 
-GIVEN_UP = Failure("the request was given up inside of the HTTP client")
+GIVEN_UP = TryFailure("the request was given up inside of the HTTP client")
 """A cancellation that came out of the client although nobody cancelled the request."""
 
 
 class AttemptFailed(OperationError):
     """A request came to nothing; for the driver's own use, which makes an error of the port of it."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: TryFailure) -> None:
         self.failure = failure
         super().__init__(failure.said)
 
 
-def port_error_of(failure: Failure, what: str, *, no_bucket: bool, never: bool) -> OperationError:
+def port_error_of(failure: TryFailure, what: str, *, no_bucket: bool, never: bool) -> OperationError:
     """Return the port's error for a failure, where its meaning depends on neither method nor condition.
 
     Args:

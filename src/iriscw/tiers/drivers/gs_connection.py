@@ -22,7 +22,7 @@ import attrs
 from iriscw.errors import is_stray
 from iriscw.rpc.proxies import proxy_of
 from iriscw.tiers.drivers.attempts import Attempts
-from iriscw.tiers.drivers.failure import GIVEN_UP, AttemptFailed, Failure
+from iriscw.tiers.drivers.failure import GIVEN_UP, AttemptFailed, TryFailure
 from iriscw.tiers.drivers.gs_failure import answered
 from iriscw.tiers.drivers.gs_place import GsLimits, GsPlace
 from iriscw.tiers.drivers.gs_token import GsTokens
@@ -67,7 +67,7 @@ class Ask:
 
 
 @attrs.frozen
-class Told:
+class GsAnswer:
     """One answer, read to its end."""
 
     status: int
@@ -106,14 +106,14 @@ class GsConnection:
         """Return the path of all objects."""
         return f"/storage/v1/b/{quote(self.place.bucket, safe='')}/o"
 
-    async def ask(self, ask: Ask) -> Told:
+    async def ask(self, ask: Ask) -> GsAnswer:
         """Make a request, more than once if need be, and read its answer.
 
         Raises:
             AttemptFailed: the last try failed; it is certain only if all of them were.
             StoreUnreachable: the store is closed, or too much goes on.
         """
-        told: Told = await self._repeated(ask, self._told)
+        told: GsAnswer = await self._repeated(ask, self._told)
         return told
 
     async def open(self, ask: Ask) -> Any:
@@ -162,7 +162,7 @@ class GsConnection:
             async with self._attempts.request():
                 return await self._once(ask, used, taken)
 
-        async def renewed(failure: Failure) -> bool:
+        async def renewed(failure: TryFailure) -> bool:
             if self._tokens is None or not used or failure.status != 401:  # no token: none was refused
                 return False
             return await self._tokens.renewed(used)
@@ -187,19 +187,19 @@ class GsConnection:
         except self.troubles as error:
             self._drop(answer)
             said = f"{type(error).__name__}: {error}"
-            raise AttemptFailed(Failure(said, certain=isinstance(error, self._never_connected()))) from error
+            raise AttemptFailed(TryFailure(said, certain=isinstance(error, self._never_connected()))) from error
         except BaseException as error:
             self._drop(answer)
             if is_stray(error):
                 raise AttemptFailed(GIVEN_UP) from error
             raise
 
-    async def _told(self, answer: Any) -> Told:
+    async def _told(self, answer: Any) -> GsAnswer:
         body = await _up_to(answer, MAX_ANSWER_BYTES + 1)
         if len(body) > MAX_ANSWER_BYTES:
-            raise AttemptFailed(Failure(f"the answer has more than {MAX_ANSWER_BYTES} bytes", answer.status))
+            raise AttemptFailed(TryFailure(f"the answer has more than {MAX_ANSWER_BYTES} bytes", answer.status))
         answer.release()
-        return Told(answer.status, answer.headers, body)
+        return GsAnswer(answer.status, answer.headers, body)
 
     async def _send(self, session: Any, method: str, url: str, body: Any, headers: Mapping[str, str]) -> Any:
         return await session.request(

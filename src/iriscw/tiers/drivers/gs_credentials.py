@@ -24,7 +24,7 @@ from google.auth import identity_pool, transport
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.oauth2 import credentials as authorized_user, service_account
 
-from iriscw.tiers.drivers.failure import TEXT_LENGTH, AttemptFailed, Failure
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, AttemptFailed, TryFailure
 
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 
@@ -88,16 +88,16 @@ def fetch_token(path: Path, send: Send) -> Token:
     try:
         credentials.refresh(_Requests(send))
     except TransportError as error:
-        raise AttemptFailed(Failure(_said(path, error), certain=True)) from error
+        raise AttemptFailed(TryFailure(_said(path, error), certain=True)) from error
     except GoogleAuthError as error:
         if getattr(error, "retryable", False):
-            raise AttemptFailed(Failure(_said(path, error), certain=True)) from error
-        raise AttemptFailed(Failure(_said(path, error), status=401, certain=True, passing=False)) from error
+            raise AttemptFailed(TryFailure(_said(path, error), certain=True)) from error
+        raise AttemptFailed(TryFailure(_said(path, error), status=401, certain=True, passing=False)) from error
     except (OSError, ValueError, TypeError, LookupError) as error:  # an answer that is none, or no token in the file
-        raise AttemptFailed(Failure(_said(path, error), certain=True)) from error
+        raise AttemptFailed(TryFailure(_said(path, error), certain=True)) from error
     text, expiry = str(credentials.token or ""), credentials.expiry
     if not text or not text.isascii() or not text.isprintable():
-        raise AttemptFailed(Failure(f"{path}: an answer came without a token", certain=True))
+        raise AttemptFailed(TryFailure(f"{path}: an answer came without a token", certain=True))
     lasts_s = (expiry.replace(tzinfo=UTC) - datetime.now(UTC)).total_seconds() if expiry else LONGEST_S
     return Token(text, lasts_s)
 
@@ -106,7 +106,7 @@ def _read(path: Path) -> Any:
     try:
         return _credentials(json.loads(_content(path)))
     except (OSError, ValueError, TypeError, LookupError, GoogleAuthError) as error:
-        raise AttemptFailed(Failure(_said(path, error), certain=True, passing=False, credentials=True)) from error
+        raise AttemptFailed(TryFailure(_said(path, error), certain=True, passing=False, credentials=True)) from error
 
 
 def _content(path: Path) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 
 from iriscw.errors import OperationError
-from iriscw.tiers.drivers.failure import TEXT_LENGTH, Failure, port_error_of
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, TryFailure, port_error_of
 
 TOO_FAST = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 """Reasons of servers that did not begin."""
@@ -22,7 +22,7 @@ REFUSED = frozenset({301, 302, 303, 307, 401, 403, 405, 501})
 """Statuses that mean: as this store is set up, or as who asks, never."""
 
 
-def answered(status: int, body: bytes) -> Failure:
+def answered(status: int, body: bytes) -> TryFailure:
     """Return the failure that a server told.
 
     Args:
@@ -33,11 +33,11 @@ def answered(status: int, body: bytes) -> Failure:
     said = f"{status} {reason}: {message}"[:TEXT_LENGTH]
     full = reason in NO_ROOM or status in {413, 507}
     if status == 429 or reason in TOO_FAST:
-        return Failure(said, status, reason, certain=True)
+        return TryFailure(said, status, reason, certain=True)
     if status == 408:
-        return Failure(said, status, reason)
+        return TryFailure(said, status, reason)
     certain = 300 <= status < 500 or status == 501
-    return Failure(said, status, reason, certain=certain, passing=not certain, full=full)
+    return TryFailure(said, status, reason, certain=certain, passing=not certain, full=full)
 
 
 def _told(body: bytes) -> tuple[str, str]:
@@ -51,7 +51,7 @@ def _told(body: bytes) -> tuple[str, str]:
     return reasons[0] if reasons else "", message
 
 
-def port_error(failure: Failure, what: str) -> OperationError:
+def port_error(failure: TryFailure, what: str) -> OperationError:
     """Return the port's error for a failure of this service (:func:`~iriscw.tiers.drivers.failure.port_error_of`)."""
     never = failure.status in REFUSED and failure.code not in TOO_FAST
     return port_error_of(failure, what, no_bucket=failure.status == 404, never=never)

@@ -19,7 +19,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from iriscw.tiers.drivers.failure import AttemptFailed, Failure
+from iriscw.tiers.drivers.failure import AttemptFailed, TryFailure
 
 if TYPE_CHECKING:
     from iriscw.tiers.drivers.gs_credentials import Reply, Token
@@ -92,7 +92,7 @@ class GsTokens:
             with anyio.fail_after(self._patience_s):
                 token = await anyio.to_thread.run_sync(self._fetch_in_thread, abandon_on_cancel=True)
         except TimeoutError as error:
-            raise AttemptFailed(Failure(f"no token came within {self._patience_s:g} s", certain=True)) from error
+            raise AttemptFailed(TryFailure(f"no token came within {self._patience_s:g} s", certain=True)) from error
         self._text, self._ends_at = token.text, anyio.current_time() + token.lasts_s
 
     def _fetch_in_thread(self) -> Token:
@@ -122,4 +122,4 @@ def credentials_file(environment: Mapping[str, str]) -> Path:
     said = (
         f"neither {FILE_VARIABLE} nor {path} names credentials of Google's" if folder else f"{FILE_VARIABLE} is not set"
     )
-    raise AttemptFailed(Failure(said, certain=True, passing=False, credentials=True))
+    raise AttemptFailed(TryFailure(said, certain=True, passing=False, credentials=True))

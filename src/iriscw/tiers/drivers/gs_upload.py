@@ -30,8 +30,8 @@ import anyio.to_thread
 import attrs
 
 from iriscw.tiers.drivers import writing
-from iriscw.tiers.drivers.failure import TEXT_LENGTH, AttemptFailed, Failure
-from iriscw.tiers.drivers.gs_connection import Ask, GsConnection, Told
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, AttemptFailed, TryFailure
+from iriscw.tiers.drivers.gs_connection import Ask, GsAnswer, GsConnection
 from iriscw.tiers.drivers.gs_failure import port_error
 from iriscw.tiers.drivers.writing import MARK, Write, refusal, settled
 from iriscw.tiers.ports import (
@@ -103,7 +103,7 @@ def info_of(key: str, told: Any) -> ObjectInfo:
     return ObjectInfo(key, size, generation)
 
 
-def read_json(told: Told, what: str) -> Any:
+def read_json(told: GsAnswer, what: str) -> Any:
     """Return an answer's content.
 
     Raises:
@@ -115,7 +115,7 @@ def read_json(told: Told, what: str) -> Any:
         raise StoreUnreachable(f"{what}: the answer is not JSON: it begins {beginning(told)!r}") from error
 
 
-def beginning(told: Told) -> str:
+def beginning(told: GsAnswer) -> str:
     """Return what an answer begins with, for whoever finds that it is not Google's."""
     return told.body[:TEXT_LENGTH].decode(errors="replace")
 
@@ -233,9 +233,9 @@ class _Session:
             else:
                 stalled = 0
         said = f"{self.write_.key!r}: the service takes no more than {self.position} bytes"
-        raise AttemptFailed(Failure(said, certain=not self.in_doubt))
+        raise AttemptFailed(TryFailure(said, certain=not self.in_doubt))
 
-    async def _put(self, rest: bytes, end: int, headers: dict[str, str], *, is_last: bool) -> Told:
+    async def _put(self, rest: bytes, end: int, headers: dict[str, str], *, is_last: bool) -> GsAnswer:
         span = f"{self.position}-{end - 1}" if rest else "*"
         total = str(end) if is_last else "*"
         ask = self._ask("PUT", {"Content-Range": f"bytes {span}/{total}", **headers}, (rest,), repeat=False)
@@ -245,7 +245,7 @@ class _Session:
             self.in_doubt = self.in_doubt or (is_last and not failed.failure.certain)
             raise
 
-    async def _ask_how_much(self, total: int | None) -> Told:
+    async def _ask_how_much(self, total: int | None) -> GsAnswer:
         said = f"bytes */{'*' if total is None else total}"
         try:
             return await self.connection.ask(self._ask("PUT", {"Content-Range": said}, (), repeat=True))
@@ -253,7 +253,7 @@ class _Session:
             self.in_doubt = self.in_doubt or (total is not None and not failed.failure.certain)
             raise
 
-    def _taken(self, told: Told, begin: int, end: int, *, is_last: bool) -> Any:
+    def _taken(self, told: GsAnswer, begin: int, end: int, *, is_last: bool) -> Any:
         """Learn from an answer how much the service has; give the object's metadata if it is over."""
         what = f"writing {self.write_.key!r}"
         if told.status != UNFINISHED:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from iriscw.tiers.drivers.failure import TEXT_LENGTH, Failure
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, TryFailure
 
 BEGINNING = "iriscw-beginning"
 """Where the client puts the beginning of a body, in an answer's ``ResponseMetadata``."""
@@ -34,7 +34,7 @@ OF_AN_ENTRY = ("Key", "Size", "ETag")
 """Likewise, each object of a listing."""
 
 
-def foreign(operation: str, answer: Mapping[str, Any], said: Mapping[str, Any]) -> Failure | None:
+def foreign(operation: str, answer: Mapping[str, Any], said: Mapping[str, Any]) -> TryFailure | None:
     """Say what is wrong with an answer of status 200 to 299; None: it is S3's.
 
     Args:
@@ -58,7 +58,7 @@ def foreign(operation: str, answer: Mapping[str, Any], said: Mapping[str, Any]) 
     kind = (about.get("HTTPHeaders") or {}).get("content-type", "")
     looks = f", and begins {beginning!r}" if beginning else f" ({kind})" if kind else ""
     # What it did is unknown: a proxy may have said it, or a service that leaves out fields.
-    return Failure(f"the answer {status} is not S3's: it {wrong}{looks}"[:TEXT_LENGTH], status, passing=False)
+    return TryFailure(f"the answer {status} is not S3's: it {wrong}{looks}"[:TEXT_LENGTH], status, passing=False)
 
 
 def _wrong_listing(answer: Mapping[str, Any], prefix: str, after: str) -> str:

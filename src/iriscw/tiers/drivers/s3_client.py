@@ -38,7 +38,7 @@ from botocore.exceptions import (
 )
 
 from iriscw.rpc.proxies import proxy_of
-from iriscw.tiers.drivers.failure import TEXT_LENGTH, AttemptFailed, Failure
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, AttemptFailed, TryFailure
 from iriscw.tiers.drivers.s3_answers import BEGINNING
 from iriscw.tiers.drivers.s3_failure import answered
 from iriscw.tiers.drivers.s3_place import S3Limits, S3Place, wants_virtual
@@ -184,7 +184,7 @@ def _keep_beginning(response_dict: Any, parsed_response: Any, **_: Any) -> None:
         parsed_response.setdefault("ResponseMetadata", {})[BEGINNING] = text
 
 
-def judged(error: Exception) -> Failure:
+def judged(error: Exception) -> TryFailure:
     """Say what an error of the client means."""
     if isinstance(error, ClientError):
         told = error.response.get("Error", {})
@@ -193,11 +193,11 @@ def judged(error: Exception) -> Failure:
         return answered(status, "" if code.isdigit() else code, str(told.get("Message", "")))
     said = f"{type(error).__name__}: {error}"[:TEXT_LENGTH]
     if isinstance(error, _NO_CREDENTIALS):
-        return Failure(str(error)[:TEXT_LENGTH], certain=True, passing=False, credentials=True)
+        return TryFailure(str(error)[:TEXT_LENGTH], certain=True, passing=False, credentials=True)
     if isinstance(error, ValueError):
-        return Failure(said, certain=True, passing=False)
+        return TryFailure(said, certain=True, passing=False)
     if isinstance(error, _NEVER_CONNECTED):
-        return Failure(said, certain=True)
+        return TryFailure(said, certain=True)
     # botocore calls it EndpointConnectionError, too, when a connection breaks behind the request.
     cause = error.kwargs.get("error") if isinstance(error, BotoCoreError) else error
-    return Failure(said, certain=isinstance(cause, aiohttp.ClientConnectorError))
+    return TryFailure(said, certain=isinstance(cause, aiohttp.ClientConnectorError))

@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from iriscw.errors import is_stray
 from iriscw.tiers.drivers.attempts import Attempts
-from iriscw.tiers.drivers.failure import GIVEN_UP, AttemptFailed, Failure
+from iriscw.tiers.drivers.failure import GIVEN_UP, AttemptFailed, TryFailure
 from iriscw.tiers.drivers.s3_answers import foreign
 from iriscw.tiers.drivers.s3_place import S3Limits, S3Place
 from iriscw.tiers.ports import StoreUnreachable
@@ -84,7 +84,7 @@ class S3Connection:
             async with self._attempts.request():
                 return await self._once(operation, body, said)
 
-        async def renewed(failure: Failure) -> bool:
+        async def renewed(failure: TryFailure) -> bool:
             return await self._renewed(failure, key)
 
         return await self._attempts.repeated(once, reads=operation.startswith(READS), repeat=repeat, renewed=renewed)
@@ -135,7 +135,7 @@ class S3Connection:
     def _access_key(self) -> str:
         return str(self._credentials.access_key) if self._credentials is not None else ""
 
-    async def _renewed(self, failure: Failure, key: str) -> bool:
+    async def _renewed(self, failure: TryFailure, key: str) -> bool:
         """Tell whether there are other credentials now than those that were refused."""
         if not failure.denied or not key:
             return False
@@ -161,7 +161,7 @@ class S3Connection:
                     with anyio.fail_after(self.limits.attempt_s(0)):
                         self._client, self._credentials = await opening
                 except TimeoutError as error:
-                    raise AttemptFailed(Failure("no credentials came in time", certain=True)) from error
+                    raise AttemptFailed(TryFailure("no credentials came in time", certain=True)) from error
         return self._client, self._library
 
 

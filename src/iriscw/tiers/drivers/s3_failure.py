@@ -6,7 +6,7 @@ The table errs on the side of doubt: a code that nobody thought of never reads a
 from __future__ import annotations
 
 from iriscw.errors import OperationError
-from iriscw.tiers.drivers.failure import TEXT_LENGTH, Failure, port_error_of
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, TryFailure, port_error_of
 
 NOT_BEGUN = frozenset({"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestLimitExceeded"})
 """Codes of servers that are too busy to begin."""
@@ -32,20 +32,20 @@ REFUSED = frozenset(
 """Codes for: as this store is set up, never."""
 
 
-def answered(status: int, code: str, message: str) -> Failure:
+def answered(status: int, code: str, message: str) -> TryFailure:
     """Return the failure that a server told."""
     said = f"{status} {code}: {message}"[:TEXT_LENGTH]
     if code in NOT_BEGUN or code in IN_THE_WAY or code == NO_BODY or status == 429:
-        return Failure(said, status, code, certain=True)
+        return TryFailure(said, status, code, certain=True)
     if status == 501:
-        return Failure(said, status, code or "NotImplemented", certain=True, passing=False)
+        return TryFailure(said, status, code or "NotImplemented", certain=True, passing=False)
     full = code in NO_ROOM or status == 507
     if 300 <= status < 500:
-        return Failure(said, status, code, certain=True, passing=False, full=full)
-    return Failure(said, status, code, full=full)
+        return TryFailure(said, status, code, certain=True, passing=False, full=full)
+    return TryFailure(said, status, code, full=full)
 
 
-def port_error(failure: Failure, what: str) -> OperationError:
+def port_error(failure: TryFailure, what: str) -> OperationError:
     """Return the port's error for a failure of this service (:func:`~iriscw.tiers.drivers.failure.port_error_of`)."""
     never = failure.denied or failure.code in REFUSED
     return port_error_of(failure, what, no_bucket=failure.code == "NoSuchBucket", never=never)

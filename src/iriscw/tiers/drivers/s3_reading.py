@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from iriscw.tiers.drivers.continued import Body, ContinuedReading, span_of
+from iriscw.tiers.drivers.continued import BodyRest, ContinuedReading, span_of
 from iriscw.tiers.drivers.failure import AttemptFailed
 from iriscw.tiers.drivers.s3_answers import tag
 from iriscw.tiers.drivers.s3_connection import S3Connection
@@ -31,13 +31,13 @@ class S3Reading(ContinuedReading):
         super().__init__(info, body, start, end, silence_s=connection.limits.silence_s, troubles=troubles)
         self._connection, self._name = connection, name
 
-    async def _rest(self, start: int, end: int) -> tuple[Body, tuple[ObjectInfo, int, int]]:
+    async def _rest(self, start: int, end: int) -> tuple[BodyRest, tuple[ObjectInfo, int, int]]:
         span = {"Range": f"bytes={start}-{end - 1}", "IfMatch": f'"{self.info.etag}"'}
         try:
             answer = await self._connection.ask("get_object", {"Key": self._name, **span})
         except AttemptFailed as failed:
             raise StoreUnreachable(f"the rest of {self.info.key!r} cannot be read: {failed}") from failed
-        body: Body = answer["Body"]
+        body: BodyRest = answer["Body"]
         try:
             return body, spans(self.info.key, answer)
         except StoreUnreachable:

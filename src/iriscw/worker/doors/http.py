@@ -20,19 +20,19 @@ from iriscw.jobs.model import Observation
 from iriscw.rpc.http1 import HttpResponse, Route
 from iriscw.runtime.vocabulary import SECOND
 from iriscw.worker.messages import AttemptChanged, Connected, Disconnected, LeaseExpired
-from iriscw.worker.model import Phase
+from iriscw.worker.model import AttemptPhase
 
 if TYPE_CHECKING:  # who has no pods loads nothing of Kubernetes
     from iriscw.worker.runtimes.pod_view import ViewStatistics
 
 
-class Figures:
+class WorkerFigures:
     """What the metrics count, kept by the events that the tree emits."""
 
     def __init__(self, worker_id: str, incarnation: str) -> None:
         self._names = {"worker_id": worker_id, "incarnation": incarnation}
         self._began = time.monotonic()
-        self._phases: dict[str, Phase] = {}
+        self._phases: dict[str, AttemptPhase] = {}
         self.session_id = ""
         self.registry = CollectorRegistry()
         self._live = Gauge("iriscw_worker_attempts", "Attempts by phase.", ["phase"], registry=self.registry)
@@ -65,7 +65,7 @@ class Figures:
             case LeaseExpired():
                 self._leases.inc()
 
-    def _note_attempt(self, phase: Phase, seen: Observation) -> None:
+    def _note_attempt(self, phase: AttemptPhase, seen: Observation) -> None:
         before = self._phases.pop(seen.uid, None)
         if before is not None:
             self._live.labels(before.value).dec()

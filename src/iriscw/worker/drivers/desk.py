@@ -32,7 +32,7 @@ from iriscw.worker.effects import (
     AwaitEnd,
     AwaitThaw,
     DropStrangers,
-    End,
+    EndAttempt,
     Fetch,
     Finish,
     HoldLease,
@@ -44,7 +44,7 @@ from iriscw.worker.effects import (
     Started,
     Withdraw,
 )
-from iriscw.worker.gpus import Offer
+from iriscw.worker.gpus import GpuOffer
 from iriscw.worker.model import MAX_FAULT_CHARS, Order, Specification
 from iriscw.worker.ports import (
     AttemptSpec,
@@ -80,7 +80,7 @@ class Bundles(Protocol):
 
 
 @attrs.define(eq=False)
-class Held:
+class DeskEntry:
     """One attempt of the table."""
 
     running: RunningAttempt
@@ -95,7 +95,7 @@ class Held:
 
 
 @attrs.frozen
-class Place:
+class TaskSurroundings:
     """What attempts are told of where they run. ``bound_memory`` holds each to the memory it asked for, by bounding
     its address space; not for attempts with GPUs, because CUDA reserves more than it uses. ``environment`` is
     that of each, and may hold secrets; the job's own variables win.
@@ -109,7 +109,7 @@ class Place:
     environment: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
-class Desk:
+class AttemptDesk:
     """Carries out the effects of attempts."""
 
     def __init__(
@@ -117,8 +117,8 @@ class Desk:
         runtime: TaskRuntime,
         specifications: Specifications,
         bundles: Bundles,
-        place: Place,
-        offer: Offer | None = None,
+        place: TaskSurroundings,
+        offer: GpuOffer | None = None,
     ) -> None:
         """Take what there is. ``offer``: the GPUs that are divided among attempts; None where the node does that."""
         self.offer = offer
@@ -127,7 +127,7 @@ class Desk:
         self._bundles = bundles
         self._place = place
         self._unwanted: set[str] = set()
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, DeskEntry] = {}
 
     def effects(self) -> Mapping[type, Callable[[Any], Awaitable[Any]]]:
         """Return the function for each effect of an attempt."""
@@ -141,7 +141,7 @@ class Desk:
             AwaitThaw: self.await_thaw,
             Revoke: self.revoke,
             LetGo: self.let_go,
-            End: self.end,
+            EndAttempt: self.end,
             Remove: self.remove,
         }
 
@@ -152,7 +152,7 @@ class Desk:
             WorkerTrouble: the folder of the attempts cannot be read.
         """
         for running in await self._runtime.adopt():
-            self.held[running.uid] = Held(running)
+            self.held[running.uid] = DeskEntry(running)
 
     async def fetch(self, effect: Fetch) -> int:
         """Bring specification and bundle here; give how many GPUs of this worker's it needs.
@@ -198,7 +198,7 @@ class Desk:
                 freezable=spec.freezable,
             )
         )
-        self.held[order.uid] = Held(running)
+        self.held[order.uid] = DeskEntry(running)
         return Started(
             time.time_ns(),
             spec.timeout_ns,
@@ -283,10 +283,10 @@ class Desk:
 
     def _hold(self, running: RunningAttempt) -> None:
         """Have it in the table; one that is there already keeps how far its log is."""
-        held = self.held.setdefault(running.uid, Held(running))
+        held = self.held.setdefault(running.uid, DeskEntry(running))
         held.running = running
 
-    async def end(self, effect: End) -> None:
+    async def end(self, effect: EndAttempt) -> None:
         """Ask it to end; kill it after the grace.
 
         Raises:

@@ -21,11 +21,11 @@ import attrs
 
 from iriscw.errors import OperationError
 from iriscw.files import read_bounded
-from iriscw.processes.names import NameTaken, held_names, hold
+from iriscw.processes.names import SocketNameTaken, held_names, hold
 from iriscw.processes.sweep import environments_with
 from iriscw.task.context import MAX_CONTEXT_BYTES
 from iriscw.task.environment import CONTEXT_FILE, GPUS_VARIABLE, PRIVATE_FOLDER, decode_facts
-from iriscw.worker.gpus import Offer
+from iriscw.worker.gpus import GpuOffer
 
 PREFIX: Final = "iriscw-gpu-"
 _ATTEMPT: Final = "IRIS_ATTEMPT_UID"
@@ -42,7 +42,7 @@ class GpusTaken(OperationError):
 
 
 @attrs.define(eq=False)
-class Claims:
+class GpuClaims:
     """The GPUs that this process holds, by UUID. Call :meth:`close` to give them all back."""
 
     _held: dict[str, socket.socket] = attrs.field(factory=dict)
@@ -58,7 +58,7 @@ class Claims:
         for uuid in sorted(uuids):
             try:
                 taken[uuid] = hold(f"{PREFIX}{uuid[:80]}")
-            except (NameTaken, OSError) as error:
+            except (SocketNameTaken, OSError) as error:
                 for each in taken.values():
                     each.close()
                 if isinstance(error, OSError):
@@ -82,7 +82,7 @@ class Claims:
         self.close()
 
 
-def claim(claims: Claims, offer: Offer, count: int, own: Mapping[str, Path], *, fewer: bool = False) -> Offer:
+def claim(claims: GpuClaims, offer: GpuOffer, count: int, own: Mapping[str, Path], *, fewer: bool = False) -> GpuOffer:
     """Claim GPUs, those first that the worker's own attempts have. Blocks for a look at all processes.
 
     Args:

@@ -27,7 +27,7 @@ from iriscw.errors import OperationError
 from iriscw.jobs.model import Observation
 from iriscw.jobs.traits import Fault
 from iriscw.proto.iriscw import v1
-from iriscw.worker.drivers.desk import Held, result_facts, unreadable
+from iriscw.worker.drivers.desk import DeskEntry, result_facts, unreadable
 from iriscw.worker.inotify import FileWatch, Growth
 from iriscw.worker.ports import ResultUnreadable
 
@@ -56,7 +56,7 @@ class Shipment:
     """How far one attempt's log and result are."""
 
     uid: str
-    held: Held
+    held: DeskEntry
     window_bytes: int
     log_sent: int = 0
     result_sent: int = 0
@@ -105,7 +105,7 @@ class Shipping:
 
     def __init__(
         self,
-        table: Mapping[str, Held],
+        table: Mapping[str, DeskEntry],
         watch: FileWatch,
         window_bytes: int,
         send: Send,
@@ -240,7 +240,7 @@ class Shipping:
             await self._send(v1.WorkerMessage(result=chunk))
 
 
-async def _result(held: Held) -> bytes:
+async def _result(held: DeskEntry) -> bytes:
     """Return what the callable left, as the attempt's end describes it.
 
     Nothing, if the end describes nothing; nothing as well, and that is noted, if it is not here as it was any more.

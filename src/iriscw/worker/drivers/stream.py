@@ -29,12 +29,12 @@ from iriscw.rpc.client import BidiCall, RpcChannel
 from iriscw.runtime.edge.session import SessionPort
 from iriscw.task.framing import python_name, this_python
 from iriscw.worker import wire
-from iriscw.worker.drivers.desk import Desk
+from iriscw.worker.drivers.desk import AttemptDesk
 from iriscw.worker.drivers.shipping import Shipping
 from iriscw.worker.drivers.specifications import Specifications, SpecificationsFull
 from iriscw.worker.effects import Dial
 from iriscw.worker.inotify import FileWatch
-from iriscw.worker.messages import Changed, Flush, Flushed, Goodbye, ObservedAll
+from iriscw.worker.messages import Flush, Flushed, Goodbye, HeldChanged, ObservedAll
 
 CONNECT = "/iriscw.v1.WorkerService/Connect"
 
@@ -76,7 +76,7 @@ class ControllerStream:
         identity: Identity,
         address: Callable[[], str],
         specifications: Specifications,
-        desk: Desk,
+        desk: AttemptDesk,
         watch: FileWatch,
     ) -> None:
         self._channel = channel
@@ -167,11 +167,11 @@ class ControllerStream:
     async def _upward(self, call: Call, port: SessionPort, shipping: Shipping, tasks: anyio.abc.TaskGroup) -> None:
         async for item in port:
             match item:
-                case Changed(observation=seen) if seen.ending is not None:
+                case HeldChanged(observation=seen) if seen.ending is not None:
                     shipping.begin(seen)
                     tasks.start_soon(self._end, call, shipping, seen, None)
                     continue
-                case Changed(observation=seen) if seen.started:
+                case HeldChanged(observation=seen) if seen.started:
                     shipping.begin(seen)
                 case Flush():
                     tasks.start_soon(self._flush, port, shipping)

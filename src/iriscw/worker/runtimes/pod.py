@@ -55,11 +55,11 @@ from iriscw.worker.runtimes.pod_life import (
     Course,
     GiveUp,
     Never,
-    Patience,
-    Refused,
+    PodPatience,
+    PodSight,
+    ProgramRefused,
     Runs,
-    Seen,
-    Wait,
+    WaitMore,
     judge_end,
     judge_start,
 )
@@ -91,7 +91,7 @@ class PodAttempt(FolderAttempt):
     view: PodView
     driver: TaskPodDriver
     files: FileWatch
-    patience: Patience
+    patience: PodPatience
     host: str = ""
     """Where others reach it, once it has begun."""
     unwanted: anyio.Event = attrs.field(factory=anyio.Event)
@@ -107,7 +107,7 @@ class PodAttempt(FolderAttempt):
         """The GPUs that its node gave it, as far as its pod says so."""
         return self.seen_gpus
 
-    async def begun(self) -> Runs | Refused | Never:
+    async def begun(self) -> Runs | ProgramRefused | Never:
         """Wait until it is known whether the program runs. If it does not, nothing of it ever will."""
         asked = time.monotonic_ns()
         course = Course(asked)
@@ -118,10 +118,10 @@ class PodAttempt(FolderAttempt):
                 now = time.monotonic_ns()
                 course = course.seen(seen, now)
                 verdict = judge_start(seen, now - asked, now - course.since, self.patience)
-                if self.unwanted.is_set() and isinstance(verdict, Wait):
+                if self.unwanted.is_set() and isinstance(verdict, WaitMore):
                     verdict = GiveUp("it was stopped before it began")
                 match verdict:
-                    case Runs() | Refused():
+                    case Runs() | ProgramRefused():
                         self.host = "" if seen.found.report is None else seen.found.report.host
                         return verdict
                     case Never():
@@ -134,7 +134,7 @@ class PodAttempt(FolderAttempt):
                         await wait(LOOK_S)  # it was taken meanwhile: the supervisor is about to report
                     case GiveUp():
                         await wait(LOOK_S)
-                    case Wait(span=span):
+                    case WaitMore(span=span):
                         await wait(span / SECOND)
 
     async def wait(self) -> ProcessEnd:
@@ -188,10 +188,10 @@ class PodAttempt(FolderAttempt):
         self.view.release(self.name)
         await super().remove()
 
-    async def _look(self) -> Seen:
+    async def _look(self) -> PodSight:
         pod, gone = self.view.state(self.name)  # before the files: what was written last is then among them
         found = await anyio.to_thread.run_sync(look, self.folder.path, self.argv, self.folder.work)
-        return Seen(found=found, pod=pod, gone=gone)
+        return PodSight(found=found, pod=pod, gone=gone)
 
     @contextmanager
     def _noticing(self) -> Iterator[Callable[[float], Awaitable[None]]]:
@@ -240,7 +240,7 @@ class PodRuntime(Unmoved):
     driver: TaskPodDriver
     view: PodView
     files: FileWatch
-    patience: Patience
+    patience: PodPatience
     one_log: bool = False
     _starting: dict[str, PodAttempt] = attrs.field(factory=dict, init=False)
 
@@ -377,13 +377,13 @@ def _of_own_host(facts: AttemptFacts) -> tuple[tuple[str, str], ...]:
     return tuple((name, text) for name, text in gang_environment(of_pod).items() if OWN_HOST in text)
 
 
-def _error(verdict: Refused | Never, spec: AttemptSpec) -> AttemptNotStarted:
+def _error(verdict: ProgramRefused | Never, spec: AttemptSpec) -> AttemptNotStarted:
     match verdict:
-        case Refused(failure=MissingBinary() | BinaryRefused() as failure):
+        case ProgramRefused(failure=MissingBinary() | BinaryRefused() as failure):
             return ProgramMissing(str(failure))
-        case Refused(failure=FilterRefused() as failure):
+        case ProgramRefused(failure=FilterRefused() as failure):
             return NotFreezable(str(failure))
-        case Refused(failure=failure):
+        case ProgramRefused(failure=failure):
             return WorkerTrouble(str(failure))
         case Never(reason=reason, of_image=of_image):
             kind = ImageUnavailable if of_image and spec.image else WorkerTrouble
@@ -398,7 +398,7 @@ async def open_pod_runtime(
     root: Path,
     cache_dir: Path,
     one_log: bool = False,
-    patience: Patience | None = None,
+    patience: PodPatience | None = None,
 ) -> AsyncIterator[PodRuntime]:
     """Yield the runtime. Its pods go on when the block is left.
 
@@ -421,6 +421,8 @@ async def open_pod_runtime(
             for task in (files.serve, view.follow, view.sweep):
                 tasks.start_soon(task)
             try:
-                yield PodRuntime(root, shared, cache_dir, lease, driver, view, files, patience or Patience(), one_log)
+                yield PodRuntime(
+                    root, shared, cache_dir, lease, driver, view, files, patience or PodPatience(), one_log
+                )
             finally:
                 tasks.cancel_scope.cancel()

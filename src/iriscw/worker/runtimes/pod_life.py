@@ -21,7 +21,7 @@ import attrs
 
 from iriscw.cloud.lifecycle import PodHealth, judge_pod
 from iriscw.cloud.model import Pod, PodPhase
-from iriscw.processes.contained import Found
+from iriscw.processes.contained import FoundStart
 from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.supervised import NotStarted
 from iriscw.runtime.vocabulary import SECOND
@@ -38,7 +38,7 @@ MAX_REASON_CHARS: Final = 1000
 
 
 @attrs.frozen(kw_only=True)
-class Patience:
+class PodPatience:
     """For how long a pod that has not begun may be ill, or take, in ns."""
 
     image: int = 60 * SECOND
@@ -64,10 +64,10 @@ class Patience:
 
 
 @attrs.frozen(kw_only=True)
-class Seen:
+class PodSight:
     """What is known. ``pod`` is as it was last seen, None before that; ``gone``: it was looked for and is not there."""
 
-    found: Found
+    found: FoundStart
     pod: Pod | None = None
     gone: bool = False
 
@@ -84,7 +84,7 @@ class Course:
     since: int
     health: PodHealth = PodHealth.WELL
 
-    def seen(self, seen: Seen, now: int) -> Course:
+    def seen(self, seen: PodSight, now: int) -> Course:
         """Go on with what was seen. The words of one illness change all the time: ErrImagePull, ImagePullBackOff."""
         health = PodHealth.WELL if seen.pod is None else judge_pod(seen.pod)
         return self if health is self.health else Course(now, health)
@@ -94,7 +94,7 @@ class Course:
 
 
 @attrs.frozen
-class Wait:
+class WaitMore:
     """Nothing yet. Look again after so many ns, if nothing happens before."""
 
     span: int
@@ -108,7 +108,7 @@ class Runs:
 
 
 @attrs.frozen
-class Refused:
+class ProgramRefused:
     """The supervisor says that the program could not be started."""
 
     failure: NotStarted
@@ -130,10 +130,10 @@ class GiveUp:
     of_image: bool = False
 
 
-Start: TypeAlias = Wait | Runs | Refused | Never | GiveUp
+Start: TypeAlias = WaitMore | Runs | ProgramRefused | Never | GiveUp
 
 
-def judge_start(seen: Seen, waited: int, ill: int, patience: Patience) -> Start:
+def judge_start(seen: PodSight, waited: int, ill: int, patience: PodPatience) -> Start:
     """Say how the start of an attempt stands.
 
     Args:
@@ -145,7 +145,7 @@ def judge_start(seen: Seen, waited: int, ill: int, patience: Patience) -> Start:
     found = seen.found
     if found.report is not None:
         failure = found.report.failure
-        return Runs(found.report.gpus) if failure is None else Refused(failure)
+        return Runs(found.report.gpus) if failure is None else ProgramRefused(failure)
     if found.ending is not None:
         return Runs()
     if seen.over:
@@ -155,13 +155,13 @@ def judge_start(seen: Seen, waited: int, ill: int, patience: Patience) -> Start:
     if health is not PodHealth.WELL:
         left = min(left, patience.of(health) - ill)
     if left > 0:
-        return Wait(left)
+        return WaitMore(left)
     if health is PodHealth.WELL:
         return GiveUp(f"its pod did not begin within {waited // SECOND} s: {words_of(seen)}")
     return GiveUp(f"its pod does not begin, as {health.value}: {words_of(seen)}", health is PodHealth.IMAGE)
 
 
-def _is_no_image(seen: Seen) -> bool:
+def _is_no_image(seen: PodSight) -> bool:
     """Whether a container ended by itself that never took its order: there is no interpreter, or none for this machine.
 
     A node that refuses a pod gives no code; a container that was ended from outside, or found no order, one of its own.
@@ -169,7 +169,7 @@ def _is_no_image(seen: Seen) -> bool:
     return seen.pod is not None and seen.pod.exit_code not in (None, 0, NO_ORDER, KILLED, TERMINATED)
 
 
-def judge_end(seen: Seen, settled: int, ordered: bool, patience: Patience) -> ProcessEnd | Wait | None:
+def judge_end(seen: PodSight, settled: int, ordered: bool, patience: PodPatience) -> ProcessEnd | WaitMore | None:
     """Say how an attempt ended; None while only something that happens can tell.
 
     Args:
@@ -181,7 +181,7 @@ def judge_end(seen: Seen, settled: int, ordered: bool, patience: Patience) -> Pr
     ending = seen.found.ending
     if ending is not None:
         if not seen.over and settled < patience.settle:
-            return Wait(patience.settle - settled)
+            return WaitMore(patience.settle - settled)
         if ending.stopped and not ending.lease_over and not ordered:
             return ProcessEnd(text=f"its pod was ended by somebody else: {words_of(seen)}")
         if ending.signal == SIGKILL and not ending.stopped and _was_out_of_memory(seen):
@@ -196,11 +196,11 @@ def judge_end(seen: Seen, settled: int, ordered: bool, patience: Patience) -> Pr
     return ProcessEnd(text=f"its pod is gone, and nobody saw how it ended: {words_of(seen)}")
 
 
-def _was_out_of_memory(seen: Seen) -> bool:
+def _was_out_of_memory(seen: PodSight) -> bool:
     return seen.pod is not None and seen.pod.reason == OUT_OF_MEMORY
 
 
-def words_of(seen: Seen) -> str:
+def words_of(seen: PodSight) -> str:
     """Return what the cloud says of a pod, in its own words."""
     pod = seen.pod
     if pod is None:

@@ -37,7 +37,7 @@ from iriscw.processes.grants import (
     NOBODY,
     Grant,
     GrantRefused,
-    Standing,
+    GrantStanding,
     let_go,
     offer,
     owner_of,
@@ -233,7 +233,7 @@ class ProcessRuntime:
             raise ResumeRefused(f"{path} is not a folder of the attempt {uid}")
         if path.lstat().st_uid != os.geteuid() or not stat.S_ISDIR(path.lstat().st_mode):
             raise ResumeRefused(f"{path} is somebody else's")
-        if self._at(folder).supervised.alive and standing_of(path, offered.id) is not Standing.TAKEN:
+        if self._at(folder).supervised.alive and standing_of(path, offered.id) is not GrantStanding.TAKEN:
             raise ResumeRefused(f"{uid} runs: whoever has it would lose it")
         if path.parent != self.root:  # written down before it is ours, so that it is found again
             make_private_folder(self._references)
@@ -274,7 +274,7 @@ class ProcessRuntime:
             standing = await anyio.to_thread.run_sync(withdraw, folder.path, grant)
         except OSError as error:
             raise WorkerTrouble(f"the grant of {uid} cannot be taken back: {error}") from error
-        return self._at(folder) if standing is Standing.TAKEN else None
+        return self._at(folder) if standing is GrantStanding.TAKEN else None
 
     async def let_go(self, uid: str) -> None:
         """Say in its folder that it is nobody's."""
@@ -363,7 +363,7 @@ class ProcessRuntime:
 
 def _came_back(folder: Path, grant: str) -> bool:
     """Whether its supervisor has the grant and has said who it is, or how it ended."""
-    if standing_of(folder, grant) is not Standing.TAKEN:
+    if standing_of(folder, grant) is not GrantStanding.TAKEN:
         return False
     try:
         found = read_identity(folder)

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import attrs
 
-from iriscw.cloud.drivers.kube.access import Access
+from iriscw.cloud.drivers.kube.access import ClusterAccess
 from iriscw.cloud.drivers.kube.credentials import Fixed, Header
 from waiting import until
 
@@ -86,7 +86,7 @@ class RawServer:
 
     @property
     def access(self):
-        return Access(f"http://127.0.0.1:{self.port}", Fixed(Header.of("Bearer", TOKEN)))
+        return ClusterAccess(f"http://127.0.0.1:{self.port}", Fixed(Header.of("Bearer", TOKEN)))
 
     async def _serve(self, reader, writer):
         self.connections += 1

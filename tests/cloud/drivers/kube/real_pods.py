@@ -7,7 +7,7 @@ import attrs
 from drivers_world import LIMITS
 from kube_kubelet import Kubelet
 
-from iriscw.cloud.drivers.kube.access import Access, trusting
+from iriscw.cloud.drivers.kube.access import ClusterAccess, trusting
 from iriscw.cloud.drivers.kube.api import KubernetesApi, open_api
 from iriscw.cloud.drivers.kube.credentials import Fixed, Header
 from iriscw.cloud.kube.messages import MERGE_PATCH, ApiRequest
@@ -21,7 +21,7 @@ PREFIXES = ("/registry/minions/", "/registry/pods/iris/")
 def access_of(server, user="admin"):
     """Return a user's way to a real server."""
     tls = trusting(server.files.authority.read_bytes())
-    return Access(f"https://127.0.0.1:{server.port}", Fixed(Header.of("Bearer", server.tokens[user])), tls)
+    return ClusterAccess(f"https://127.0.0.1:{server.port}", Fixed(Header.of("Bearer", server.tokens[user])), tls)
 
 
 @attrs.frozen

@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from iriscw.cloud.drivers.kube.access import (
-    Access,
+    ClusterAccess,
     InsecureAccess,
     checked_url,
     find_access,
@@ -93,7 +93,7 @@ def test_addresses():
 
 def test_what_is_shown_of_an_address():
     """Neither its path nor its proxy: both may hold secrets."""
-    access = Access("http://127.0.0.1:1/t/CW-SECRET", Fixed(), proxy="http://u:CW-SECRET@p")
+    access = ClusterAccess("http://127.0.0.1:1/t/CW-SECRET", Fixed(), proxy="http://u:CW-SECRET@p")
     assert access.server == "http://127.0.0.1:1"
     assert "CW-SECRET" not in repr(access)
 

@@ -18,7 +18,7 @@ from drivers_world import LIMITS, LIST, WATCH, pod, pods
 from hypothesis import given, strategies as st
 from raw_server import TOKEN, serving
 
-from iriscw.cloud.drivers.kube.access import Access, trusting
+from iriscw.cloud.drivers.kube.access import ClusterAccess, trusting
 from iriscw.cloud.drivers.kube.api import open_api, url_of
 from iriscw.cloud.drivers.kube.credentials import Fixed
 from iriscw.cloud.kube.messages import APPLY_PATCH, ApiRequest, ApiUnreachable
@@ -161,7 +161,7 @@ async def test_nobody_listens():
     """The operating system's words, and no URL."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    access = Access(f"http://127.0.0.1:{port}/t/{TOKEN}", Fixed())
+    access = ClusterAccess(f"http://127.0.0.1:{port}/t/{TOKEN}", Fixed())
     async with open_api(access, LIMITS) as api:
         assert await unreachable(api) == "no connection: Connection refused"
         assert await unreachable(api, WATCH) == "no connection: Connection refused"
@@ -533,12 +533,12 @@ async def test_tls_is_verified(authority):
         url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         ours, others = authority.cert_pem.bytes(), trustme.CA().cert_pem.bytes()
         for tls, name in ((trusting(others), None), (trusting(None), None), (trusting(ours), "another.name")):
-            async with open_api(Access(url, Fixed(), tls, tls_name=name), LIMITS) as api:
+            async with open_api(ClusterAccess(url, Fixed(), tls, tls_name=name), LIMITS) as api:
                 assert "certificate is not accepted" in await unreachable(api)
         assert not seen
-        async with open_api(Access(url, Fixed(), trusting(ours)), LIMITS) as api:
+        async with open_api(ClusterAccess(url, Fixed(), trusting(ours)), LIMITS) as api:
             assert (await api.request(LIST)).code == 200
-        async with open_api(Access(url.replace("https", "http"), Fixed()), LIMITS) as api:
+        async with open_api(ClusterAccess(url.replace("https", "http"), Fixed()), LIMITS) as api:
             await unreachable(api)
 
 
@@ -559,7 +559,7 @@ async def test_tls_is_hung_up_at_once(authority):
     listening = await asyncio.start_server(talk, "127.0.0.1", 0, ssl=context)
     async with listening:
         url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-        access = Access(url, Fixed(), trusting(authority.cert_pem.bytes()))
+        access = ClusterAccess(url, Fixed(), trusting(authority.cert_pem.bytes()))
         async with open_api(access, attrs.evolve(LIMITS, request_s=0.5)) as api:
             async with aclosing(api.watch(WATCH)) as events:
                 await anext(events)

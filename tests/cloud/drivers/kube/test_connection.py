@@ -217,7 +217,7 @@ async def test_a_cancelled_command_is_killed(connection):
 async def test_a_cut_connection_kills(connection):
     """The lifeline's end is the command's; and whoever waits for it is told that nobody saw it."""
     async with connection._attended(20) as attended:
-        await attended.begin(exec_module.Order(tuple(sh("sleep 600 & echo $! | tee child; wait"))).encoded())
+        await attended.begin(exec_module.ExecOrder(tuple(sh("sleep 600 & echo $! | tee child; wait"))).encoded())
         async with aclosing(attended.output()) as output:
             assert (await anext(output))[1].strip().isdigit()
         attended._channels.abort()

@@ -9,7 +9,7 @@ import pytest
 from drivers_world import LIMITS, LIST
 from raw_server import serving
 
-from iriscw.cloud.drivers.kube.access import Access
+from iriscw.cloud.drivers.kube.access import ClusterAccess
 from iriscw.cloud.drivers.kube.api import open_api
 from iriscw.cloud.drivers.kube.credentials import (
     REFUSED_S,
@@ -171,7 +171,7 @@ async def test_what_the_server_is_told(tmp_path):
         await peer.answer(200 if peer.asked.headers["authorization"] == "bearer two" else 403, {})
 
     credentials = Renewed(again, await read_token(path), clock)
-    async with serving(script) as server, open_api(Access(server.access.url, credentials), LIMITS) as api:
+    async with serving(script) as server, open_api(ClusterAccess(server.access.url, credentials), LIMITS) as api:
         assert (await api.request(LIST)).code == 403
         mount(tmp_path, "second", "two")
         clock.now += REFUSED_S
@@ -185,5 +185,5 @@ async def test_nobody_needs_a_token():
         assert "authorization" not in peer.asked.headers
         await peer.answer(200, {})
 
-    async with serving(script) as server, open_api(Access(server.access.url, Fixed()), LIMITS) as api:
+    async with serving(script) as server, open_api(ClusterAccess(server.access.url, Fixed()), LIMITS) as api:
         assert (await api.request(LIST)).code == 200

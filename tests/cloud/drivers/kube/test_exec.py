@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from iriscw.cloud.drivers.kube import exec as exec_module
 from iriscw.cloud.drivers.kube.api import url_of
 from iriscw.cloud.drivers.kube.attendant import KILL
-from iriscw.cloud.drivers.kube.exec import SOURCE, Attended, Order, exec_request, exit_code_of, new_mark
+from iriscw.cloud.drivers.kube.exec import SOURCE, Attended, ExecOrder, exec_request, exit_code_of, new_mark
 from iriscw.cloud.drivers.kube.places import NotYet
 from iriscw.cloud.kube.messages import ApiUnreachable
 from iriscw.cloud.model import Gone, InvalidSpec, Unavailable
@@ -241,7 +241,7 @@ async def test_a_kill_is_not_waited_for_without_end(monkeypatch):
 
 async def test_what_is_sent():
     """The source, the length of the order, the order."""
-    order = Order(("a", "ä"), {"X": "y"}, timeout_s=3).encoded()
+    order = ExecOrder(("a", "ä"), {"X": "y"}, timeout_s=3).encoded()
     one = attended()
     await one.begin(order)
     ((channel, data),) = one._channels.sent
@@ -278,7 +278,7 @@ async def test_a_pulse_never_comes_before_the_order(monkeypatch):
 
 def test_an_order_does_not_show_its_environment():
     """There are secrets in it."""
-    assert "s3cret" not in repr(Order(("a",), {"TOKEN": "s3cret"}))
+    assert "s3cret" not in repr(ExecOrder(("a",), {"TOKEN": "s3cret"}))
 
 
 def test_the_url_is_short():

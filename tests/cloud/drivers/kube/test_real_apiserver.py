@@ -13,7 +13,7 @@ import attrs
 import pytest
 from drivers_world import LIMITS, SETTINGS
 
-from iriscw.cloud.drivers.kube.access import Access, find_access, trusting
+from iriscw.cloud.drivers.kube.access import ClusterAccess, find_access, trusting
 from iriscw.cloud.drivers.kube.api import open_api
 from iriscw.cloud.drivers.kube.credentials import Fixed, Header
 from iriscw.cloud.drivers.kube.drivers import open_drivers
@@ -49,7 +49,7 @@ PREFIXES = ("/registry/compute.coreweave.com/nodepools/", "/registry/minions/", 
 
 def access_of(server, user="admin"):
     tls = trusting(server.files.authority.read_bytes())
-    return Access(f"https://127.0.0.1:{server.port}", Fixed(Header.of("Bearer", server.tokens[user])), tls)
+    return ClusterAccess(f"https://127.0.0.1:{server.port}", Fixed(Header.of("Bearer", server.tokens[user])), tls)
 
 
 def pool_spec(name="slice-1", **labels):

@@ -17,7 +17,7 @@ from real_pods import PODS, access_of, real_pods
 from iriscw.cloud.drivers.kube import connection as connection_module
 from iriscw.cloud.drivers.kube.credentials import Fixed, Header
 from iriscw.cloud.drivers.kube.drivers import open_drivers
-from iriscw.cloud.drivers.kube.exec import Order
+from iriscw.cloud.drivers.kube.exec import ExecOrder
 from iriscw.cloud.drivers.kube.forwarding import PortUnreachable, listening
 from iriscw.cloud.drivers.kube.kinds import path_of
 from iriscw.cloud.drivers.kube.logs import LogWish
@@ -84,7 +84,7 @@ async def test_a_container_without_an_interpreter(connection):
 async def test_a_cut_connection_kills(connection):
     """The API server passes the end on, and the kubelet ends the lifeline: nothing else is ended by either."""
     async with connection._attended(20) as attended:
-        await attended.begin(Order(tuple(sh("sleep 600 & echo $! | tee child; wait"))).encoded())
+        await attended.begin(ExecOrder(tuple(sh("sleep 600 & echo $! | tee child; wait"))).encoded())
         async with aclosing(attended.output()) as output:
             assert (await anext(output))[1].strip().isdigit()
         attended._channels.abort()

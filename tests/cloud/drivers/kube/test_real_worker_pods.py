@@ -10,7 +10,7 @@ import attrs
 import pytest
 from drivers_world import LIMITS, SETTINGS
 
-from iriscw.cloud.drivers.kube.access import Access, trusting
+from iriscw.cloud.drivers.kube.access import ClusterAccess, trusting
 from iriscw.cloud.drivers.kube.credentials import Fixed, Header
 from iriscw.cloud.drivers.kube.drivers import open_drivers
 from iriscw.cloud.kube.handing import drop_token, token_manifest
@@ -58,7 +58,7 @@ async def drivers(real_server):
     """The drivers as an administrator, and a namespace with nothing of this test in it."""
     tls = trusting(real_server.files.authority.read_bytes())
     token = Fixed(Header.of("Bearer", real_server.tokens["admin"]))
-    access = Access(f"https://127.0.0.1:{real_server.port}", token, tls)
+    access = ClusterAccess(f"https://127.0.0.1:{real_server.port}", token, tls)
     async with open_drivers(access, WHOLE, limits=LIMITS) as opened:
         api = opened.objects.caller.api
         for path, body in ((DEFINITIONS, DEFINITION), (NAMESPACES, {"metadata": {"name": "iris"}})):

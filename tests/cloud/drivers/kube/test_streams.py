@@ -11,10 +11,10 @@ from drivers_world import LIMITS
 from raw_server import TOKEN, serving
 
 from iriscw.cloud.drivers.kube import streams, upgrades
-from iriscw.cloud.drivers.kube.access import Access
+from iriscw.cloud.drivers.kube.access import ClusterAccess
 from iriscw.cloud.drivers.kube.api import open_api
 from iriscw.cloud.drivers.kube.credentials import Fixed, Header
-from iriscw.cloud.drivers.kube.streams import MESSAGE_BYTES, PIECE_BYTES, V4, V5, Body, Channels
+from iriscw.cloud.drivers.kube.streams import MESSAGE_BYTES, PIECE_BYTES, V4, V5, AnswerBody, Channels
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse, ApiUnreachable
 from raised import that
 
@@ -36,7 +36,7 @@ async def channels(script, protocols=(V5,), offered=(V5, V4), limits=LIMITS):
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     port = runner.addresses[0][1]
-    access = Access(f"http://127.0.0.1:{port}", Fixed(Header.of("Bearer", TOKEN)))
+    access = ClusterAccess(f"http://127.0.0.1:{port}", Fixed(Header.of("Bearer", TOKEN)))
     try:
         async with open_api(access, limits) as api, api.channels(WHERE, offered) as opened:
             assert isinstance(opened, Channels)
@@ -206,7 +206,7 @@ async def test_a_body_comes_bit_by_bit():
 
     async with serving(script) as server, open_api(server.access, LIMITS) as api:
         async with api.body(ApiRequest("GET", "/log")) as body:
-            assert isinstance(body, Body)
+            assert isinstance(body, AnswerBody)
             assert [await body.more() for _ in range(3)] == [b"one", b"two", b""]
         async with api.body(ApiRequest("GET", "/cut")) as body:
             assert [await body.more() for _ in range(2)] == [b"one", b"two"]
@@ -250,4 +250,4 @@ async def test_streams_leave_connections_to_requests():
                     pass
             assert (await api.request(ApiRequest("GET", "/other"))).code == 200
         async with api.body(log) as body:
-            assert isinstance(body, Body)
+            assert isinstance(body, AnswerBody)

@@ -9,7 +9,7 @@ import pytest
 
 from iriscw.cloud.drivers.local.attempts import (
     ATTEMPT_FOLDER,
-    Life,
+    WorkerLife,
     end_life,
     life_of,
     lives,
@@ -17,7 +17,7 @@ from iriscw.cloud.drivers.local.attempts import (
     remove_life,
     unowned,
 )
-from iriscw.processes.grants import Grant, Standing, let_go, offer, standing_of
+from iriscw.processes.grants import Grant, GrantStanding, let_go, offer, standing_of
 from iriscw.processes.lease import LeaseFile
 
 PATIENCE_S = 60
@@ -46,14 +46,14 @@ def begin():
         process.wait()
 
 
-def life(cache: Path, name: str) -> Life:
+def life(cache: Path, name: str) -> WorkerLife:
     """A life of a worker, with its journal."""
-    made = Life(cache / name)
+    made = WorkerLife(cache / name)
     (made.folder / "journal").mkdir(parents=True)
     return made
 
 
-def grant(attempt: Path, to: Life, *, taken: bool = True) -> None:
+def grant(attempt: Path, to: WorkerLife, *, taken: bool = True) -> None:
     """Give an attempt to a life, which notes where it is."""
     (to.folder / "moved").mkdir(exist_ok=True)
     (to.folder / "moved" / attempt.name).write_text(str(attempt))
@@ -107,9 +107,9 @@ async def test_nobody_comes_back_for_a_worker_that_is_gone(cache: Path, begin) -
     with_lease.close()
     grant(attempt, second, taken=False)
     await end_life(cache, first)
-    assert standing_of(attempt, "to-b") is Standing.OFFERED
+    assert standing_of(attempt, "to-b") is GrantStanding.OFFERED
     await end_life(cache, second)
-    assert standing_of(attempt, "to-b") is Standing.WITHDRAWN
+    assert standing_of(attempt, "to-b") is GrantStanding.WITHDRAWN
     after = LeaseFile(second.folder / "lease")
     assert after.over
     after.close()
@@ -157,4 +157,4 @@ def test_a_life_is_removed_with_its_last_attempt(cache: Path) -> None:
 def test_a_pod_that_is_no_workers(cache: Path) -> None:
     """It has no life, and nothing of it is looked for."""
     assert life_of(cache, {}) is None
-    assert life_of(cache, {"IRIS_WORKER_ID": "w", "IRIS_INCARNATION": "i"}) == Life(cache / "w" / "i")
+    assert life_of(cache, {"IRIS_WORKER_ID": "w", "IRIS_INCARNATION": "i"}) == WorkerLife(cache / "w" / "i")

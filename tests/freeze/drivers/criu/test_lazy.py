@@ -219,7 +219,7 @@ async def test_what_criu_itself_reads_is_compared_before_it_is_asked(criu, proce
             path.unlink()
         else:
             path.write_bytes(data[:-4096] if damage == "cut" else bytes(len(data)))
-    with pytest.raises(ArtifactRefused, check=that(comes_from="starting.Pager._says", names="pages-")):
+    with pytest.raises(ArtifactRefused, check=that(comes_from="starting.StartedPager._says", names="pages-")):
         await criu.restore(lazy.request, nothing, lazy.pages)
     assert not (lazy.work / "restore.log").exists()
     await lazy.nothing_is_left(processes)
@@ -324,8 +324,8 @@ async def test_a_pager_that_ends_before_it_is_guarded_ends_the_restore(criu, pro
         await real(pager)
         pager._process.kill()
 
-    real = starting.Pager.ready
-    monkeypatch.setattr(starting.Pager, "ready", ready)
+    real = starting.StartedPager.ready
+    monkeypatch.setattr(starting.StartedPager, "ready", ready)
     with pytest.raises(PagingFailed):
         await criu.restore(lazy.request, nothing, lazy.pages)
     await lazy.nothing_is_left(processes)
@@ -340,7 +340,7 @@ async def test_a_tree_is_not_given_out_before_its_pager_is_guarded(criu, process
         states.extend(read_stat(pid).state for pid in lazy.request.pids)
         raise PagingFailed("there is no guard")
 
-    monkeypatch.setattr(starting.Pager, "guarded", guarded)
+    monkeypatch.setattr(starting.StartedPager, "guarded", guarded)
     with pytest.raises(PagingFailed, check=that(names="guard")):
         await criu.restore(lazy.request, nothing, lazy.pages)
     assert set(states) == {"T"}
@@ -355,8 +355,8 @@ async def test_a_restore_that_is_cancelled_before_criu_is_asked_leaves_no_pager(
         scope.cancel()
         await real(pager)
 
-    real = starting.Pager.ready
-    monkeypatch.setattr(starting.Pager, "ready", ready)
+    real = starting.StartedPager.ready
+    monkeypatch.setattr(starting.StartedPager, "ready", ready)
     with anyio.CancelScope() as scope:
         await criu.restore(lazy.request, nothing, lazy.pages)
     assert scope.cancelled_caught

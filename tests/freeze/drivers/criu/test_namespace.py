@@ -272,7 +272,7 @@ async def test_a_first_process_that_is_killed_while_its_tree_is_made(criu, proce
     """The kernel ends CRIU and all that it made; that is a failed thaw, of which nothing is left."""
     target = program("memory", "family:2")
     asked = request(target, await frozen(criu, processes, target))
-    write_run, let_go, written = driver_module.write_run, space.Space.let_go, []
+    write_run, let_go, written = driver_module.write_run, space.OwnNamespace.let_go, []
 
     def write(work, run) -> None:
         write_run(work, run)
@@ -288,9 +288,9 @@ async def test_a_first_process_that_is_killed_while_its_tree_is_made(criu, proce
 
     monkeypatch.setattr(driver_module, "write_run", write)
     if step == "whole":
-        monkeypatch.setattr(space.Space, "let_go", go)
+        monkeypatch.setattr(space.OwnNamespace, "let_go", go)
     with pytest.raises(
-        CriuFailed, check=that(comes_from="space.Space.let_go" if step == "whole" else "driver._restored")
+        CriuFailed, check=that(comes_from="space.AddressSpace.let_go" if step == "whole" else "driver._restored")
     ):
         await criu.restore(asked, nothing)
     run = written[-1]

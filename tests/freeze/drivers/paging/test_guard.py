@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from iriscw.freeze.drivers.paging import ending, guard, notes, starting
-from iriscw.freeze.drivers.paging.notes import COMPLETE, FAILED, End, Pager, read_end, read_pager, write_pager
+from iriscw.freeze.drivers.paging.notes import COMPLETE, FAILED, PagerNote, PagingEnd, read_end, read_pager, write_pager
 from iriscw.freeze.model import MAX_TASKS, PagingFailed
 from iriscw.processes.identity import ProcessGone, identify, is_alive, open_pidfd
 from raised import that
@@ -25,12 +25,12 @@ PAGER = """
 import os, resource, select, signal, sys
 from pathlib import Path
 from iriscw.freeze.drivers.paging import guard
-from iriscw.freeze.drivers.paging.notes import Pager, prepare_complete, write_pager
+from iriscw.freeze.drivers.paging.notes import PagerNote, prepare_complete, write_pager
 from iriscw.processes.identity import identify
 work, victim, how = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 2000))
 watching = guard.start(work)
-write_pager(work, Pager(identify(os.getpid()), watching.identity, (identify(victim),)))
+write_pager(work, PagerNote(identify(os.getpid()), watching.identity, (identify(victim),)))
 prepare_complete(work)
 if how == "whole":
     watching.has_all()
@@ -40,7 +40,7 @@ if how == "renewed":
     before = len(os.listdir("/proc/self/fd"))
     watching = watching.renewed()
     assert len(os.listdir("/proc/self/fd")) == before
-    write_pager(work, Pager(identify(os.getpid()), watching.identity, (identify(victim),)))
+    write_pager(work, PagerNote(identify(os.getpid()), watching.identity, (identify(victim),)))
 try:
     while how == "full":
         os.open("/dev/null", os.O_RDONLY)
@@ -55,15 +55,15 @@ SLOW_PAGER = """
 import os, sys
 from pathlib import Path
 from iriscw.freeze.drivers.paging import guard
-from iriscw.freeze.drivers.paging.notes import Pager, write_pager
+from iriscw.freeze.drivers.paging.notes import PagerNote, write_pager
 from iriscw.processes.identity import identify
 work, tasks = Path(sys.argv[1]), (identify(int(sys.argv[2])),)
-write_pager(work, Pager(identify(os.getpid()), None, tasks))
+write_pager(work, PagerNote(identify(os.getpid()), None, tasks))
 watching = guard.start(work)
 os.write(1, b"cloned\\n")
 os.read(0, 1)
 os.write(1, b"written\\n")
-write_pager(work, Pager(identify(os.getpid()), watching.identity, tasks))
+write_pager(work, PagerNote(identify(os.getpid()), watching.identity, tasks))
 os.read(0, 1)
 """
 """It takes its time to say who guards it."""
@@ -92,7 +92,7 @@ def has_ended(identity) -> bool:
         os.close(descriptor)
 
 
-def killed_pager(work, victim, how: str) -> Pager:
+def killed_pager(work, victim, how: str) -> PagerNote:
     """Have a pager with a guard be killed, and wait for the end of that; give what it wrote down."""
     argv = [sys.executable, "-c", PAGER, str(work), str(victim.pid), how]
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -125,7 +125,7 @@ def test_a_whole_tree_lives_though_its_pager_is_killed_before_it_wrote_that_down
     """The guard knows, and writes it down."""
     record = killed_pager(tmp_path, victim, "whole")
     assert is_alive(record.tasks[0])
-    assert read_end(tmp_path) == End(COMPLETE)
+    assert read_end(tmp_path) == PagingEnd(COMPLETE)
 
 
 def test_a_guard_speaks_when_it_can_kill_and_is_known(tmp_path, victim) -> None:
@@ -163,8 +163,8 @@ def test_a_guard_that_was_killed_is_not_waited_for(tmp_path, when) -> None:
         subprocess.Popen([*program, ""], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as guarding,
         subprocess.Popen([*program, said], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as paging,
     ):
-        write_pager(tmp_path, Pager(identify(paging.pid), identify(guarding.pid)))
-        pager = starting.Pager(paging, tmp_path)
+        write_pager(tmp_path, PagerNote(identify(paging.pid), identify(guarding.pid)))
+        pager = starting.StartedPager(paging, tmp_path)
         killing = threading.Timer(0.1 if when == "meanwhile" else 0, guarding.kill)
         killing.start()
         if when != "meanwhile":
@@ -173,7 +173,7 @@ def test_a_guard_that_was_killed_is_not_waited_for(tmp_path, when) -> None:
             select.select([paging.stdout], [], [], PATIENCE_S)
             anyio.run(waited, pager)
         else:
-            with pytest.raises(PagingFailed, check=that(comes_from="starting.Pager._guard_says")):
+            with pytest.raises(PagingFailed, check=that(comes_from="starting.StartedPager._guard_says")):
                 anyio.run(waited, pager)
         killing.join()
         paging.stdin.close()
@@ -206,7 +206,7 @@ def unreadable(*_, **__) -> bytes:
 def test_a_tree_is_killed_though_that_cannot_be_written_down(tmp_path, victim, monkeypatch) -> None:
     """It is killed first."""
     identity = identify(victim.pid)
-    write_pager(tmp_path, Pager(identity, identity, (identity,)))
+    write_pager(tmp_path, PagerNote(identity, identity, (identity,)))
     monkeypatch.setattr(notes, "write_atomic", full)
     assert guard.end_tree(tmp_path)
     assert not is_alive(identity)
@@ -215,7 +215,7 @@ def test_a_tree_is_killed_though_that_cannot_be_written_down(tmp_path, victim, m
 def test_a_tree_of_which_somebody_lives_has_not_ended(tmp_path, victim, monkeypatch) -> None:
     """That is not the end of a guard, and is written down by nobody."""
     monkeypatch.setattr(ending, "end_all", lambda tasks: False)
-    write_pager(tmp_path, Pager(identify(victim.pid), identify(victim.pid), (identify(victim.pid),)))
+    write_pager(tmp_path, PagerNote(identify(victim.pid), identify(victim.pid), (identify(victim.pid),)))
     assert not guard.end_tree(tmp_path)
     assert read_end(tmp_path) is None
 
@@ -223,7 +223,7 @@ def test_a_tree_of_which_somebody_lives_has_not_ended(tmp_path, victim, monkeypa
 def test_a_pager_that_fails_ends_its_tree_though_its_guard_seems_to_live(tmp_path, victim) -> None:
     """A guard that was killed seems to until it has ended, and does nothing any more."""
     ours, tree = identify(os.getpid()), identify(victim.pid)
-    write_pager(tmp_path, Pager(ours, ours, (tree,)))
+    write_pager(tmp_path, PagerNote(ours, ours, (tree,)))
     guard.Guard(ours, mmap.mmap(-1, 1), tmp_path).take_over()
     assert not is_alive(tree)
 
@@ -231,7 +231,7 @@ def test_a_pager_that_fails_ends_its_tree_though_its_guard_seems_to_live(tmp_pat
 def test_a_pager_whose_tree_is_whole_ends_nothing(tmp_path, victim) -> None:
     """It has nothing to take over."""
     ours = identify(os.getpid())
-    write_pager(tmp_path, Pager(ours, ours, (identify(victim.pid),)))
+    write_pager(tmp_path, PagerNote(ours, ours, (identify(victim.pid),)))
     watching = guard.Guard(ours, mmap.mmap(-1, 1), tmp_path)
     watching.has_all()
     watching.take_over()
@@ -251,7 +251,7 @@ def test_what_a_pager_cannot_end_is_left_to_a_guard_that_lives(tmp_path, victim,
 
     monkeypatch.setattr(guard, "AGAIN_S", 0)
     monkeypatch.setattr(ending, "end_all", end_all)
-    write_pager(tmp_path, Pager(ours, ours, (identify(victim.pid),)))
+    write_pager(tmp_path, PagerNote(ours, ours, (identify(victim.pid),)))
     guardian = ours if guarded else attrs.evolve(ours, start_ticks=ours.start_ticks + 1)
     guard.Guard(guardian, mmap.mmap(-1, 1), tmp_path).take_over()
     assert len(tried) == (1 if guarded else 3)
@@ -280,7 +280,7 @@ def test_that_all_pages_came_needs_no_room(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(notes, "write_atomic", full)
     for _ in range(2):
         notes.write_complete(tmp_path)
-        assert read_end(tmp_path) == End(COMPLETE)
+        assert read_end(tmp_path) == PagingEnd(COMPLETE)
 
 
 def test_a_note_that_cannot_be_read_is_not_one_that_is_missing(tmp_path, monkeypatch) -> None:
@@ -290,7 +290,7 @@ def test_a_note_that_cannot_be_read_is_not_one_that_is_missing(tmp_path, monkeyp
     ended = identify(done.pid)
     done.kill()
     done.wait()
-    write_pager(tmp_path, Pager(ended, ended))
+    write_pager(tmp_path, PagerNote(ended, ended))
     notes.prepare_complete(tmp_path)
     notes.write_complete(tmp_path)
     real = notes.read_bounded

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from iriscw.freeze.drivers.paging.space import PAGE, Answer, Space
+from iriscw.freeze.drivers.paging.space import PAGE, AddressSpace, PageAnswer
 from iriscw.freeze.drivers.processes.reading import _waits_for_pages
 from iriscw.freeze.missing import Missing
 
@@ -62,18 +62,18 @@ class Area:
         for number in range(PAGES):
             self.source[number * PAGE : (number + 1) * PAGE] = bytes([number + 1]) * PAGE
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.source))
-        self.space = Space(descriptor, "pages-1.img", Missing([(self.start, self.start + self.size, 0)]))
+        self.space = AddressSpace(descriptor, "pages-1.img", Missing([(self.start, self.start + self.size, 0)]))
 
-    def fill(self, settled: bool = True) -> Answer:
+    def fill(self, settled: bool = True) -> PageAnswer:
         """Put all that is missing where it is missing."""
         return self.space.fill(list(self.space.missing.ranges()), lambda at: self.address + at, settled=settled)
 
     def filled(self) -> None:
         """The same, however often the space changes meanwhile."""
-        while self.fill() is Answer.CHANGES:
+        while self.fill() is PageAnswer.CHANGES:
             self.hear()
 
-    def hear(self) -> tuple[list[int], list[Space]]:
+    def hear(self) -> tuple[list[int], list[AddressSpace]]:
         """Wait until there is something to hear, or a moment."""
         select.select([self.descriptor], [], [], 0.01)
         return self.space.hear()
@@ -145,7 +145,7 @@ def first_bytes(area: Area, pages, start=None) -> list[int]:
     return [found[number][0] for number in pages]
 
 
-def heard_until(area: Area, thread: threading.Thread) -> list[Space]:
+def heard_until(area: Area, thread: threading.Thread) -> list[AddressSpace]:
     """Hear what the space tells until a thread has ended; give what was forked off."""
     forked = []
     while thread.is_alive():
@@ -158,7 +158,7 @@ def test_pages_come_on_demand_and_by_themselves(area):
     """One that is waited for, then the rest at once; nothing is missing then, and each byte is its own."""
     assert first_bytes(area, [5]) == [6]
     assert area.space.missing.offset_of(area.at(5)) is None
-    assert area.fill() is Answer.DONE
+    assert area.fill() is PageAnswer.DONE
     assert not area.space.missing
     assert first_bytes(area, range(PAGES)) == [number + 1 for number in range(PAGES)]
 
@@ -168,7 +168,7 @@ def test_a_page_that_is_there_already_is_left_as_it_is(area):
     assert first_bytes(area, [3]) == [4]
     libc.memcpy(area.at(3), area.address + 8 * PAGE, 1)
     area.space.missing = Missing([(area.start, area.start + area.size, 0)])
-    assert area.fill() is Answer.DONE
+    assert area.fill() is PageAnswer.DONE
     assert first_bytes(area, [2, 3, 4]) == [3, 9, 5]
 
 
@@ -192,9 +192,9 @@ def test_memory_that_never_waits_for_pages_is_dropped(area):
     """What we take for missing and is none of the space: certain after two refusals, and the rest is filled."""
     stranger = libc.mmap(None, 2 * PAGE, READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0)
     area.space.missing = Missing([(stranger, stranger + 2 * PAGE, 0), (area.at(1), area.at(3), PAGE)])
-    assert area.fill(settled=False) is Answer.DONE
+    assert area.fill(settled=False) is PageAnswer.DONE
     assert area.space.missing.offset_of(stranger) == 0
-    assert area.fill() is Answer.DONE
+    assert area.fill() is PageAnswer.DONE
     assert not area.space.missing
 
 
@@ -204,7 +204,7 @@ def test_memory_that_was_moved_gets_its_pages_where_it_is(area):
     size = 4 * PAGE
     thread = in_thread(libc.mremap, area.at(2), size, size, MAYMOVE_FIXED, target)
     assert select.select([area.descriptor], [], [], PATIENCE_S)[0]
-    assert area.fill() is Answer.CHANGES
+    assert area.fill() is PageAnswer.CHANGES
     heard_until(area, thread)
     area.filled()
     assert not area.space.missing
@@ -244,14 +244,14 @@ def test_a_space_that_was_forked_off_gets_the_same_pages():
         its.close()
         start, descriptors, _, _ = socket.recv_fds(ours, 8, 1)
         begin = int.from_bytes(start, "little")
-        parent = Space(descriptors[0], "pages-1.img", Missing([(begin, begin + PAGES * PAGE, 0)]))
+        parent = AddressSpace(descriptors[0], "pages-1.img", Missing([(begin, begin + PAGES * PAGE, 0)]))
         forked = []
         while not forked or parent.missing.offset_of(begin) is not None:
             assert select.select([parent.descriptor], [], [], PATIENCE_S)[0]
             forked += parent.hear()[1]
         (child,) = forked
         for space in (child, parent):
-            while space.fill(list(space.missing.ranges()), lambda at: address + at) is Answer.CHANGES:
+            while space.fill(list(space.missing.ranges()), lambda at: address + at) is PageAnswer.CHANGES:
                 select.select([space.descriptor], [], [], 0.01)
                 space.hear()
         parent.close()  # the page that was given up is an empty one from here on
@@ -263,6 +263,6 @@ def test_a_space_that_was_forked_off_gets_the_same_pages():
         }
         assert process.wait(PATIENCE_S) == 0
     child.missing = Missing([(begin, begin + PAGE, 0)])
-    assert child.fill(list(child.missing.ranges()), lambda at: address + at) is Answer.GONE
-    assert child.empty(begin) is Answer.GONE
+    assert child.fill(list(child.missing.ranges()), lambda at: address + at) is PageAnswer.GONE
+    assert child.empty(begin) is PageAnswer.GONE
     child.close()

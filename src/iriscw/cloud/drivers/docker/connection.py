@@ -83,7 +83,7 @@ class DockerConnection(AttendedConnection):
 
 
 class _Pieces:
-    """The connection of a command that runs; see :class:`~iriscw.cloud.drivers.kube.exec.Way`."""
+    """The connection of a command that runs; see :class:`~iriscw.cloud.drivers.kube.exec.ExecWay`."""
 
     def __init__(
         self, engine: DockerEngine, command: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

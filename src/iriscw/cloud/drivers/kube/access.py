@@ -39,7 +39,7 @@ class InsecureAccess(InvalidAccess):
 
 
 @attrs.frozen
-class Access:
+class ClusterAccess:
     """The way to a cluster.
 
     Attributes:
@@ -135,7 +135,7 @@ def trusting(authority: bytes | None) -> ssl.SSLContext:
         raise InvalidAccess(f"the certificate authority cannot be used ({type(problem).__name__})") from None
 
 
-async def in_cluster(environ: Mapping[str, str] = os.environ, folder: Path = SERVICE_ACCOUNT) -> Access:
+async def in_cluster(environ: Mapping[str, str] = os.environ, folder: Path = SERVICE_ACCOUNT) -> ClusterAccess:
     """Return the way that each pod has: the service account's token, which the kubelet rotates.
 
     Args:
@@ -152,7 +152,7 @@ async def in_cluster(environ: Mapping[str, str] = os.environ, folder: Path = SER
     url = checked_url(f"https://{f'[{host}]' if ':' in host else host}:{port}")
     authority = read_small(folder / "ca.crt", AUTHORITY_BYTES)
     namespace = folder / "namespace"
-    return Access(
+    return ClusterAccess(
         url,
         await token_file(folder / "token"),
         trusting(authority),
@@ -164,7 +164,7 @@ async def in_cluster(environ: Mapping[str, str] = os.environ, folder: Path = SER
 
 async def find_access(
     kubeconfig: Path | None = None, context: str | None = None, environ: Mapping[str, str] = os.environ
-) -> Access:
+) -> ClusterAccess:
     """Return the way to the cluster: by a file, by what ``KUBECONFIG`` names, or as a pod.
 
     Args:

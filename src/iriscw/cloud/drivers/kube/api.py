@@ -25,13 +25,13 @@ import aiohttp
 import anyio
 import attrs
 
-from iriscw.cloud.drivers.kube.access import Access
+from iriscw.cloud.drivers.kube.access import ClusterAccess
 from iriscw.cloud.drivers.kube.answers import decoded, event_of, refusal_event, retry_after_of
 from iriscw.cloud.drivers.kube.faults import deadline, hang_up, network
 from iriscw.cloud.drivers.kube.limits import TransportLimits
 from iriscw.cloud.drivers.kube.lines import Lines
 from iriscw.cloud.drivers.kube.sockets import Sockets
-from iriscw.cloud.drivers.kube.streams import Body, Channels
+from iriscw.cloud.drivers.kube.streams import AnswerBody, Channels
 from iriscw.cloud.drivers.kube.upgrades import Upgrades, new_session, refusal_kept
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse, ApiUnreachable
 from iriscw.cloud.kube.refusals import answered, judged, names_absence
@@ -75,7 +75,7 @@ class KubernetesApi:
 
     def __init__(
         self,
-        access: Access,
+        access: ClusterAccess,
         session: aiohttp.ClientSession,
         upgrades: Upgrades,
         sockets: Sockets,
@@ -158,7 +158,7 @@ class KubernetesApi:
             self._streams.release()
 
     @asynccontextmanager
-    async def body(self, request: ApiRequest) -> AsyncIterator[Body | ApiResponse]:
+    async def body(self, request: ApiRequest) -> AsyncIterator[AnswerBody | ApiResponse]:
         """Make a request whose answer comes bit by bit; a refusal is given as the answer that it is.
 
         Raises:
@@ -169,7 +169,7 @@ class KubernetesApi:
                 response = await self._send(request, accept="application/json, */*")
             try:
                 if response.status == 200:
-                    yield Body(response, self._counts)
+                    yield AnswerBody(response, self._counts)
                     return
                 with network(self._counts), deadline(self._limits.request_s, "an answer"):
                     answer = await self._answer(response)
@@ -271,7 +271,7 @@ def url_of(base: str, request: ApiRequest) -> str:
 
 
 @asynccontextmanager
-async def open_api(access: Access, limits: TransportLimits | None = None) -> AsyncIterator[KubernetesApi]:
+async def open_api(access: ClusterAccess, limits: TransportLimits | None = None) -> AsyncIterator[KubernetesApi]:
     """Yield an API server to talk to; nothing is dialled before it is used, and nothing is left open behind."""
     limits = limits or TransportLimits()
     sockets = Sockets()

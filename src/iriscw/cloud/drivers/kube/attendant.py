@@ -80,7 +80,7 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-class Command:
+class AttendedCommand:
     """The command that runs.
 
     Args:
@@ -186,7 +186,7 @@ def main() -> int:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     _control(_PR_SET_CHILD_SUBREAPER, 1)
     try:
-        command = Command(json.loads(order))
+        command = AttendedCommand(json.loads(order))
     except OSError as problem:
         sys.stderr.write(sys.argv[1] + (problem.strerror or str(problem)))
         return NOT_STARTED_CODE

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import attrs
 
-from iriscw.cloud.drivers.kube.access import Access
+from iriscw.cloud.drivers.kube.access import ClusterAccess
 from iriscw.cloud.drivers.kube.api import ApiStatistics, KubernetesApi, open_api
 from iriscw.cloud.drivers.kube.calls import Caller, CallStatistics
 from iriscw.cloud.drivers.kube.connection import KubeConnection
@@ -199,7 +199,7 @@ class KubeDrivers:
 
 @asynccontextmanager
 async def open_drivers(
-    access: Access,
+    access: ClusterAccess,
     settings: KubeSettings,
     *,
     limits: TransportLimits | None = None,

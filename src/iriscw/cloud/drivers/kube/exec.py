@@ -71,7 +71,7 @@ Check = Callable[[], Awaitable[None]]
 
 
 @attrs.frozen
-class Order:
+class ExecOrder:
     """What to run.
 
     Args:
@@ -134,7 +134,7 @@ def new_mark() -> str:
     return f"iriscw-{secrets.token_hex(8)}:"
 
 
-class Way(Protocol):
+class ExecWay(Protocol):
     """Messages to and from what was started in a container, as ``remotecommand`` has them."""
 
     async def send(self, channel: int, data: bytes) -> None:
@@ -156,7 +156,7 @@ class Attended:
         interpreter: The program that it is run by.
     """
 
-    def __init__(self, channels: Way, mark: str, interpreter: str) -> None:
+    def __init__(self, channels: ExecWay, mark: str, interpreter: str) -> None:
         self._channels = channels
         self._mark = mark.encode()
         self._interpreter = interpreter

@@ -25,7 +25,7 @@ import attrs
 
 from iriscw.cloud.drivers.kube.access import (
     AUTHORITY_BYTES,
-    Access,
+    ClusterAccess,
     InsecureAccess,
     checked_proxy,
     checked_url,
@@ -71,7 +71,7 @@ REFUSED = ("as", "as-groups", "as-uid", "as-user-extra")
 
 
 @attrs.frozen
-class Entry:
+class KubeconfigEntry:
     """One entry of a kubeconfig, and the folder that its relative paths begin at."""
 
     values: Mapping[str, Any] = attrs.field(repr=False)
@@ -98,7 +98,7 @@ class Entry:
 
 async def from_kubeconfig(
     paths: Sequence[Path], context: str | None = None, environ: Mapping[str, str] = os.environ
-) -> Access:
+) -> ClusterAccess:
     """Read the way to a cluster from kubeconfig files; the first file that has an entry of a name wins.
 
     Args:
@@ -116,14 +116,14 @@ async def from_kubeconfig(
         raise InvalidAccess(f"the kubeconfig {_names(paths)} has no current context: say --context")
     its = _entry(merged, "contexts", chosen, "context").values
     cluster = _entry(merged, "clusters", str(its.get("cluster") or ""), "cluster")
-    user = Entry({}, cluster.folder)
+    user = KubeconfigEntry({}, cluster.folder)
     if its.get("user"):
         user = _entry(merged, "users", str(its["user"]), "user")
     if cluster.values.get("insecure-skip-tls-verify"):
         raise InsecureAccess("the kubeconfig asks for TLS without verification: name the certificate authority instead")
     url = checked_url(str(cluster.values.get("server") or ""))
     proxy = cluster.values.get("proxy-url")
-    return Access(
+    return ClusterAccess(
         url,
         await _credentials(user),
         _tls(cluster, user) if url.startswith("https:") else None,
@@ -181,18 +181,18 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def _entry(merged: Mapping[str, Any], section: str, name: str, inside: str) -> Entry:
+def _entry(merged: Mapping[str, Any], section: str, name: str, inside: str) -> KubeconfigEntry:
     """Find an entry by name."""
     if name in merged[section]:
         entry, folder = merged[section][name]
         values = entry.get(inside)
         if not isinstance(values, Mapping):
             raise InvalidAccess(f"{name!r} among the {section} of the kubeconfig is not written as one")
-        return Entry(values, folder)
+        return KubeconfigEntry(values, folder)
     raise InvalidAccess(f"the kubeconfig has no {name!r} among its {section}")
 
 
-def _tls(cluster: Entry, user: Entry) -> ssl.SSLContext:
+def _tls(cluster: KubeconfigEntry, user: KubeconfigEntry) -> ssl.SSLContext:
     context = trusting(cluster.data("certificate-authority"))
     certificate, key = user.data("client-certificate"), user.data("client-key")
     if (certificate is None) != (key is None):
@@ -209,7 +209,7 @@ def _tls(cluster: Entry, user: Entry) -> ssl.SSLContext:
     return context
 
 
-async def _credentials(user: Entry) -> Credentials:
+async def _credentials(user: KubeconfigEntry) -> Credentials:
     values = user.values
     for name in REFUSED:
         if values.get(name):
@@ -228,7 +228,7 @@ async def _credentials(user: Entry) -> Credentials:
 class _Login:
     """A login that the library carries out, and repeats."""
 
-    def __init__(self, user: Entry) -> None:
+    def __init__(self, user: KubeconfigEntry) -> None:
         self._user = user
         self._loader: Any = None
         self._last: Header | None = None
@@ -287,7 +287,7 @@ class _Login:
         return KubeConfigLoader(reduced, config_base_path=str(self._user.folder))
 
 
-def _with_program(user: Entry) -> dict[str, Any]:
+def _with_program(user: KubeconfigEntry) -> dict[str, Any]:
     """Return a user's values with the path of its login program: one with a slash begins at the file it stands in."""
     values = dict(user.values)
     program = values.get("exec")

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from iriscw.cloud.kube.leadership import Candidate, Standing
+from iriscw.cloud.kube.leadership import Candidate, CandidateStanding
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse, ApiUnreachable
 from iriscw.cloud.kube.ports import KubeApi
 from iriscw.errors import OperationError
@@ -75,10 +75,10 @@ async def leading(api: KubeApi, candidate: Candidate) -> AsyncIterator[None]:
 
 async def _until_leading(api: KubeApi, candidate: Candidate) -> None:
     told, begun = "", time.monotonic_ns()
-    while candidate.standing is Standing.WAITING:
+    while candidate.standing is CandidateStanding.WAITING:
         while await _ask(api, candidate):
             pass
-        if candidate.standing is Standing.WAITING:
+        if candidate.standing is CandidateStanding.WAITING:
             since = candidate.understood_at if candidate.understood_at is not None else begun
             if candidate.homeless or time.monotonic_ns() - since > PATIENCE_S * SECOND:
                 raise CannotLead(f"the Lease of the controller cannot be had: {candidate.reason}")
@@ -86,7 +86,7 @@ async def _until_leading(api: KubeApi, candidate: Candidate) -> None:
                 told = candidate.reason
                 log.info("waiting to lead: %s", told)
             await anyio.sleep(candidate.terms.renewal / SECOND)
-    if candidate.standing is Standing.OVER:
+    if candidate.standing is CandidateStanding.OVER:
         raise LeadershipLost(candidate.reason)
 
 
@@ -97,7 +97,7 @@ async def _keep(api: KubeApi, candidate: Candidate) -> None:
         while await _ask(api, candidate):
             pass
         candidate.look(time.monotonic_ns())
-        if candidate.standing is Standing.OVER:
+        if candidate.standing is CandidateStanding.OVER:
             raise LeadershipLost(f"this controller leads no more: {candidate.reason}")
 
 
@@ -112,7 +112,7 @@ async def _ask(api: KubeApi, candidate: Candidate) -> bool:
     request = candidate.next(sent, time.time_ns())
     if request is None:
         return False
-    left = (candidate.acts_until - sent) / SECOND if candidate.standing is Standing.LEADING else REQUEST_S
+    left = (candidate.acts_until - sent) / SECOND if candidate.standing is CandidateStanding.LEADING else REQUEST_S
     answer = await _answer(api, request, min(REQUEST_S, left))
     candidate.heard(request, answer, sent, time.monotonic_ns())
     if request.method != "GET" or answer is None or answer.code not in (200, 404):

@@ -17,7 +17,7 @@ import attrs
 from iriscw.cloud.drivers.kube.api import KubernetesApi
 from iriscw.cloud.drivers.kube.calls import Caller
 from iriscw.cloud.drivers.kube.places import BEGIN_S, PodPlace
-from iriscw.cloud.drivers.kube.streams import Body
+from iriscw.cloud.drivers.kube.streams import AnswerBody
 from iriscw.cloud.kube.manifests import CONTAINER
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse, ApiUnreachable
 from iriscw.cloud.model import Gone, InvalidSpec, Unavailable
@@ -91,7 +91,7 @@ async def read_log(
     place = PodPlace(caller, pod, uid)
     request = wish.request(place.path, container)
 
-    async def opened(stack: AsyncExitStack) -> Body:
+    async def opened(stack: AsyncExitStack) -> AnswerBody:
         await caller.turn()
         answer = await stack.enter_async_context(api.body(request))
         if isinstance(answer, ApiResponse):

@@ -12,7 +12,7 @@ import time
 import anyio
 
 from iriscw.cloud.drivers.kube.calls import Caller
-from iriscw.cloud.kube.notices import Due, Notice, NoticeLimits, Notices, NoticeStatistics, write
+from iriscw.cloud.kube.notices import Notice, NoticeDue, NoticeLimits, Notices, NoticeStatistics, write
 from iriscw.cloud.model import Forbidden
 from iriscw.errors import OperationError
 from iriscw.runtime.vocabulary import SECOND
@@ -54,7 +54,7 @@ class Noticing:
                 await self._bell.wait()
             self._bell = anyio.Event()
 
-    async def _write(self, due: Due) -> None:
+    async def _write(self, due: NoticeDue) -> None:
         try:
             count = await self._caller.carry_out(write(self._caller.settings, due, self._caller.rng))
         except OperationError as error:  # also the fence's: such a controller ends by itself
@@ -62,7 +62,7 @@ class Noticing:
         else:
             self._notices.wrote(due, count, time.monotonic_ns())
 
-    def _missed(self, due: Due, error: OperationError) -> None:
+    def _missed(self, due: NoticeDue, error: OperationError) -> None:
         news = self._notices.failed(due, error, time.monotonic_ns(), self._caller.rng)
         if isinstance(error, Forbidden):
             if not self._forbidden_told:

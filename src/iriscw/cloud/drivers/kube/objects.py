@@ -30,7 +30,7 @@ from typing import Any, NoReturn, TypeAlias
 import anyio
 import attrs
 
-from iriscw.cloud.drivers.kube.access import Access
+from iriscw.cloud.drivers.kube.access import ClusterAccess
 from iriscw.cloud.drivers.kube.api import open_api
 from iriscw.cloud.drivers.kube.calls import Caller, rest
 from iriscw.cloud.drivers.kube.limits import TransportLimits
@@ -331,7 +331,7 @@ def _refuse(answer: ApiResponse) -> NoReturn:
 
 @asynccontextmanager
 async def open_objects(
-    access: Access, *, limits: TransportLimits | None = None, settings: KubeSettings | None = None
+    access: ClusterAccess, *, limits: TransportLimits | None = None, settings: KubeSettings | None = None
 ) -> AsyncIterator[Objects]:
     """Yield the objects of a cluster; nothing is asked of it before they are.
 

@@ -140,7 +140,7 @@ class Channels:
         hang_up(self._socket._response)  # public nowhere, and the only way to its transport
 
 
-class Body:
+class AnswerBody:
     """The bytes of an answer as they come. Made by :meth:`KubernetesApi.body`."""
 
     def __init__(self, response: aiohttp.ClientResponse, counts: dict[str, int]) -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import attrs
 
-from iriscw.cloud.drivers.kube.access import Access, find_access
+from iriscw.cloud.drivers.kube.access import ClusterAccess, find_access
 from iriscw.cloud.drivers.kube.api import open_api
 from iriscw.cloud.drivers.kube.calls import Caller
 from iriscw.cloud.drivers.kube.limits import TransportLimits
@@ -95,7 +95,7 @@ class KubeTaskPods:
 async def open_task_pods(
     pods: TaskPods,
     owner: TaskOwner,
-    access: Access | None = None,
+    access: ClusterAccess | None = None,
     *,
     limits: TransportLimits | None = None,
     timeout_s: float = CALL_TIMEOUT_S,

@@ -15,7 +15,7 @@ import aiohttp
 import attrs
 
 from iriscw._version import __version__
-from iriscw.cloud.drivers.kube.access import Access
+from iriscw.cloud.drivers.kube.access import ClusterAccess
 from iriscw.cloud.drivers.kube.limits import TransportLimits
 from iriscw.cloud.drivers.kube.streams import CLOSE_S, MESSAGE_BYTES
 from iriscw.cloud.kube.messages import ApiResponse, ApiUnreachable
@@ -62,7 +62,7 @@ class Upgrades:
     """
 
     session: aiohttp.ClientSession
-    access: Access
+    access: ClusterAccess
 
     async def open(
         self, url: str, headers: Mapping[str, str], protocols: Sequence[str], read: Reader

@@ -30,13 +30,13 @@ from iriscw.cloud.kube.exchange import (
     CloseWatch,
     Event,
     Fail,
-    Fetch,
     Fetched,
     FetchFailed,
+    FetchObjects,
     OpenWatch,
     Show,
     Token,
-    Wake,
+    WakeAfter,
     WatchEnded,
     WatchItem,
     Woken,
@@ -90,7 +90,7 @@ class _Work:
         """Begin what the machine wants."""
         for action in actions:
             match action:
-                case Fetch(token=token, request=request):
+                case FetchObjects(token=token, request=request):
                     self._begin(self._fetch(token, request))
                 case OpenWatch(token=token, request=request):
                     self._readers[token] = self._begin(self._read(token, request))
@@ -98,7 +98,7 @@ class _Work:
                     reader = self._readers.pop(token, None)
                     if reader is not None:
                         reader.cancel()
-                case Wake(token=token, after=after):
+                case WakeAfter(token=token, after=after):
                     self._alarms_made += 1
                     heapq.heappush(self._alarms, (time.monotonic_ns() + after, self._alarms_made, token))
                 case Show(event=event):

@@ -46,7 +46,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @attrs.frozen
-class Life:
+class WorkerLife:
     """One incarnation of a worker, by its folder."""
 
     folder: Path
@@ -87,13 +87,13 @@ class Life:
         return found
 
 
-def life_of(cache: Path, environment: Mapping[str, str]) -> Life | None:
+def life_of(cache: Path, environment: Mapping[str, str]) -> WorkerLife | None:
     """Return the life of a pod's worker, by what the pod was told; None for a pod that is not a worker's."""
     worker_id, incarnation = environment.get("IRIS_WORKER_ID"), environment.get("IRIS_INCARNATION")
-    return Life(cache / worker_id / incarnation) if worker_id and incarnation else None
+    return WorkerLife(cache / worker_id / incarnation) if worker_id and incarnation else None
 
 
-async def end_life(cache: Path, life: Life) -> None:
+async def end_life(cache: Path, life: WorkerLife) -> None:
     """End all attempts that this life has now, wherever they began, and let none come back for it.
 
     Its worker's process has to be gone. Repeating it is fine.
@@ -113,7 +113,7 @@ async def end_life(cache: Path, life: Life) -> None:
     await sweep_whose(ATTEMPT_FOLDER, has, f"attempts of {life.owner}")
 
 
-def _close(life: Life) -> None:
+def _close(life: WorkerLife) -> None:
     """Have its lease be over, and take back what it granted: first the lease, which holds for whoever has come back."""
     if (life.folder / _LEASE).exists():
         with contextlib.closing(LeaseFile(life.folder / _LEASE)) as lease:
@@ -136,13 +136,13 @@ def _attempt_of(cache: Path, workdir: Path) -> Path | None:
     return workdir.parent
 
 
-def lives(cache: Path) -> list[Life]:
+def lives(cache: Path) -> list[WorkerLife]:
     """List the lives that have a folder, but for those whose attempts have containers. Blocks.
 
     Raises:
         OSError: they cannot be read.
     """
-    found = (Life(life) for worker in _below(cache) if worker.is_dir() for life in _below(worker))
+    found = (WorkerLife(life) for worker in _below(cache) if worker.is_dir() for life in _below(worker))
     return [
         life
         for life in found
@@ -150,7 +150,7 @@ def lives(cache: Path) -> list[Life]:
     ]
 
 
-def unowned(life: Life, *, over: bool) -> list[Path]:
+def unowned(life: WorkerLife, *, over: bool) -> list[Path]:
     """List the folders of attempts in a life that no worker removes: nobody has them, or their worker is gone. Blocks.
 
     Args:
@@ -173,7 +173,7 @@ def remove(folders: Iterable[Path]) -> None:
         remove_tree(folder, first=("attempt.json",))
 
 
-def remove_life(life: Life) -> bool:
+def remove_life(life: WorkerLife) -> bool:
     """Remove a life that is over, if no attempt is left in it; give whether it is gone. Blocks.
 
     Raises:

@@ -29,7 +29,7 @@ RETRY_S = 1.0
 
 
 @attrs.define(eq=False)
-class Life:
+class PodLife:
     """What a pod's task shares with those who change the pod."""
 
     woken: anyio.Event = attrs.field(factory=anyio.Event)

@@ -35,7 +35,7 @@ from anyio.abc import TaskGroup
 
 from iriscw.cloud.drivers.local.attempts import end_life, life_of
 from iriscw.cloud.drivers.local.folder import Folder
-from iriscw.cloud.drivers.local.life import RETRY_S, Life, insist, judge, on_disk, stop_pod
+from iriscw.cloud.drivers.local.life import RETRY_S, PodLife, insist, judge, on_disk, stop_pod
 from iriscw.cloud.drivers.local.records import (
     NodeRecord,
     PodRecord,
@@ -124,7 +124,7 @@ class LocalPlatform:
         self.pod_watchers = Watchers(self.pods_seen)
         self.lock = anyio.Lock()
         self._tasks = tasks
-        self.lives: dict[str, Life] = {}
+        self.lives: dict[str, PodLife] = {}
         self._versions = itertools.count(1)
 
     # What there is.
@@ -221,7 +221,7 @@ class LocalPlatform:
 
     def begin_pod(self, record: PodRecord) -> None:
         """Begin to lead a pod that was saved."""
-        life = self.lives[record.uid] = Life()
+        life = self.lives[record.uid] = PodLife()
         if record.node or record.deleting:
             life.woken.set()
         if record.deleting:
@@ -332,7 +332,7 @@ class LocalPlatform:
             if record.reason != reason:
                 await self.change_pod(attrs.evolve(record, reason=reason))
 
-    async def _run(self, record: PodRecord, life: Life) -> None:
+    async def _run(self, record: PodRecord, life: PodLife) -> None:
         """Start or adopt the pod's processes, wait for their end, and save how it was."""
         try:
             running = await self._start(record, life)
@@ -366,7 +366,7 @@ class LocalPlatform:
             except OSError:  # too many open files, say: it passes
                 await anyio.sleep(RETRY_S)
 
-    async def _start(self, record: PodRecord, life: Life) -> Supervised | None:
+    async def _start(self, record: PodRecord, life: PodLife) -> Supervised | None:
         """Adopt what an earlier controller started, else start; None if it is to be deleted before it began."""
         folder = self.folder.pod(record)
         markers = {POD_MARKER: record.uid}
@@ -393,7 +393,7 @@ class LocalPlatform:
             except SweepFailed:
                 await self._swept(record.spec.name, record.uid)
 
-    async def _stop_when_deleted(self, name: str, life: Life, running: Supervised) -> None:
+    async def _stop_when_deleted(self, name: str, life: PodLife, running: Supervised) -> None:
         await life.deleted.wait()
         await stop_pod(running, self.pods[name].grace_s)
 

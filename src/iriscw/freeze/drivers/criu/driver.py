@@ -47,7 +47,7 @@ from iriscw.freeze.criu_log import classify
 from iriscw.freeze.criu_rpc import (
     POST_DUMP,
     POST_RESTORE,
-    Answer,
+    CriuAnswer,
     ask_dump,
     ask_restore,
     read_restore_statistics,
@@ -55,7 +55,7 @@ from iriscw.freeze.criu_rpc import (
 from iriscw.freeze.drivers.criu.bounds import broken_off, check_bounds, within
 from iriscw.freeze.drivers.criu.held import CriuHeldTree, stopped, untraced
 from iriscw.freeze.drivers.criu.network import DUMP_LOG, unlock_network
-from iriscw.freeze.drivers.criu.record import Run, forget_run, read_run, write_run
+from iriscw.freeze.drivers.criu.record import CriuRun, forget_run, read_run, write_run
 from iriscw.freeze.drivers.criu.remembering import Probed, probed
 from iriscw.freeze.drivers.criu.swrk import Swrk, start
 from iriscw.freeze.drivers.criu.terminal_queues import give_back, put_in
@@ -256,7 +256,7 @@ class CriuSwrk:
                 await run.close(0)
                 raise CriuFailed(f"CRIU ended at once: {run.log('criu.out').strip()[:200]}")
             try:
-                record = Run(identity, True, first=first) if dump is None else dumping(identity, dump)
+                record = CriuRun(identity, True, first=first) if dump is None else dumping(identity, dump)
                 await anyio.to_thread.run_sync(write_run, work, record)
             except BaseException:
                 with anyio.CancelScope(shield=True):
@@ -274,7 +274,7 @@ async def _dump(run: Swrk, request: DumpRequest, inside: bool, report: Report) -
     number = space.number_inside(request.root) if inside else request.root.pid
     images = Path(request.images)
     freezing_s = max(1, min(FREEZING_S, request.within_ns // 1_000_000_000))
-    answer: Answer | None = None
+    answer: CriuAnswer | None = None
     async with bounded_progress(request, report):
         run.ask(ask_dump(number, request.options, images=request.images, timeout_s=freezing_s))
         answer = await run.receive()
@@ -357,12 +357,12 @@ def _pages_size(images: Path) -> int:
     return sum(each.stat().st_size for each in images.glob("pages-*.img"))
 
 
-def dumping(criu: TaskIdentity, request: DumpRequest) -> Run:
+def dumping(criu: TaskIdentity, request: DumpRequest) -> CriuRun:
     """Return the record of a dump that this CRIU is asked for."""
-    return Run(criu, False, (request.root,), images=request.images, silenced=request.options.tcp_established)
+    return CriuRun(criu, False, (request.root,), images=request.images, silenced=request.options.tcp_established)
 
 
-async def let_be(work: Path, run: Run) -> None:
+async def let_be(work: Path, run: CriuRun) -> None:
     """Undo what a dump of an earlier life has done to its tree, which nobody holds any more."""
     for root in run.tasks:
         if run.silenced:
@@ -395,7 +395,7 @@ async def _undo_dump(run: Swrk, request: DumpRequest) -> None:
     await terminals_back(request.images, run.work, request.root)
 
 
-def _failure(run: Swrk, answer: Answer | None, log: str, doing: str) -> OperationError:
+def _failure(run: Swrk, answer: CriuAnswer | None, log: str, doing: str) -> OperationError:
     if answer is None:
         said = f"it ended without a word\n{run.log('criu.out')}"
         return classify(run.log(log), said, doing=doing).as_error()
@@ -405,7 +405,7 @@ def _failure(run: Swrk, answer: Answer | None, log: str, doing: str) -> Operatio
 # A restore.
 
 
-async def _made_space(work: Path, request: RestoreRequest) -> space.Space:
+async def _made_space(work: Path, request: RestoreRequest) -> space.OwnNamespace:
     """Make the namespace. Threads have numbers as well, and only the images tell those.
 
     Raises:
@@ -424,7 +424,7 @@ async def _restore(
     run: Swrk,
     request: RestoreRequest,
     pages: LazyPages | None,
-    made: space.Space | None,
+    made: space.OwnNamespace | None,
     terminal: ControllingTerminal | None,
 ) -> RestoreReport:
     if pages is None:
@@ -516,7 +516,7 @@ async def _restored(run: Swrk, request: RestoreRequest, first: TaskIdentity | No
             missing = tuple(number for number in request.pids if number not in numbers)
             if criu is None or not made or missing:  # nobody is written down: all are known by the log that they have
                 return False
-            await anyio.to_thread.run_sync(write_run, run.work, Run(criu, True, made, first))
+            await anyio.to_thread.run_sync(write_run, run.work, CriuRun(criu, True, made, first))
         return True
 
     run.ask(ask_restore(request.options, images=request.images, lazy=request.lazy))
@@ -561,7 +561,7 @@ async def _kill_restore(run: Swrk, request: RestoreRequest, within_ns: int) -> t
     return await end_tasks(tuple(found), within_ns)
 
 
-async def _kill_space(run: Swrk, made: space.Space, within_ns: int) -> tuple[TaskIdentity, ...]:
+async def _kill_space(run: Swrk, made: space.OwnNamespace, within_ns: int) -> tuple[TaskIdentity, ...]:
     """End a restore with the namespace that was made for it; give what does not end."""
     recorded = await anyio.to_thread.run_sync(read_run, run.work)
     found = (*(recorded.tasks if recorded is not None else ()), *descendants(made.first.pid), *descendants(run.pid))
@@ -574,7 +574,7 @@ async def _kill_space(run: Swrk, made: space.Space, within_ns: int) -> tuple[Tas
     return tuple(task for task in dict.fromkeys(found) if lives(task)) or (made.first,)
 
 
-async def _end_space(run: Run, first: TaskIdentity, within_ns: int) -> tuple[TaskIdentity, ...]:
+async def _end_space(run: CriuRun, first: TaskIdentity, within_ns: int) -> tuple[TaskIdentity, ...]:
     """End the namespace of a restore of an earlier life, and give the tasks that were in there."""
     below = (*run.tasks, *descendants(first.pid), *descendants(run.criu.pid)) if lives(first) else ()
     found = tuple(task for task in dict.fromkeys(below) if task != run.criu and lives(task))
@@ -585,7 +585,7 @@ async def _end_space(run: Run, first: TaskIdentity, within_ns: int) -> tuple[Tas
     return found
 
 
-async def _end_stranger(run: Run, within_ns: int) -> tuple[TaskIdentity, ...]:
+async def _end_stranger(run: CriuRun, within_ns: int) -> tuple[TaskIdentity, ...]:
     """Kill the CRIU of an earlier life; of a restore, stop it first, kill what is below it, and give that."""
     found: dict[TaskIdentity, None] = {}
     try:

@@ -22,7 +22,7 @@ MAX_BYTES: Final = 1 << 20
 
 
 @attrs.frozen
-class Run:
+class CriuRun:
     """One run: the CRIU, and the tasks of a restore; or, of a dump, the first task of its tree."""
 
     criu: TaskIdentity
@@ -36,7 +36,7 @@ class Run:
     """Of a dump: whether it silences the peers of connections."""
 
 
-def write_run(work: Path, run: Run) -> None:
+def write_run(work: Path, run: CriuRun) -> None:
     """Write the record, as a whole.
 
     Raises:
@@ -54,13 +54,13 @@ def write_run(work: Path, run: Run) -> None:
     write_atomic(work / NAME, json.dumps(content).encode(), durable=False)
 
 
-def read_run(work: Path) -> Run | None:
+def read_run(work: Path) -> CriuRun | None:
     """Read the record; None if there is none, or none that says who ran."""
     try:
         match decode_json(read_bounded(work / NAME, MAX_BYTES)):
             case {"criu": dict(criu), "restore": bool(restore), "tasks": list(tasks), **rest}:
                 first = rest.get("first")
-                return Run(
+                return CriuRun(
                     to_task(decode_identity(criu)),
                     restore,
                     tuple(to_task(decode_identity(each)) for each in tasks),

@@ -26,7 +26,7 @@ from typing import Final
 import anyio
 
 from iriscw.files import make_private_folder
-from iriscw.freeze.criu_rpc import MAX_MESSAGE_BYTES, Answer, Kind, read_answer, reply
+from iriscw.freeze.criu_rpc import MAX_MESSAGE_BYTES, CriuAnswer, CriuMessageKind, read_answer, reply
 from iriscw.freeze.drivers.identities import identify_task
 from iriscw.freeze.drivers.namespace.entering import without_keys
 from iriscw.freeze.drivers.namespace.space import inside
@@ -76,7 +76,7 @@ class Swrk:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._channel.send(reply(success=success))
 
-    async def receive(self) -> Answer | None:
+    async def receive(self) -> CriuAnswer | None:
         """Wait for its next message; None when it has ended without one.
 
         Raises:
@@ -89,13 +89,13 @@ class Swrk:
             return None
         return read_answer(data) if data else None
 
-    async def answer(self, notified: Notified) -> Answer | None:
+    async def answer(self, notified: Notified) -> CriuAnswer | None:
         """Wait for how it ends; None when it ended without a word. Each notification is answered as ``notified`` says.
 
         Raises:
             NotUnderstood: it said what it never says.
         """
-        while (answer := await self.receive()) is not None and answer.kind is Kind.NOTIFY:
+        while (answer := await self.receive()) is not None and answer.kind is CriuMessageKind.NOTIFY:
             self.reply(success=await notified(answer.script))
         return answer
 

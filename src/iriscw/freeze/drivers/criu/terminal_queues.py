@@ -40,7 +40,7 @@ from iriscw.freeze.drivers.criu.terminals import FILES, saved_terminals
 from iriscw.freeze.drivers.identities import open_task
 from iriscw.freeze.drivers.namespace.space import number_inside
 from iriscw.freeze.drivers.processes.reading import held_tree
-from iriscw.freeze.drivers.pseudoterminal import Waiting, other_side, put, take
+from iriscw.freeze.drivers.pseudoterminal import WaitingBytes, other_side, put, take
 from iriscw.freeze.model import CriuFailed, TargetGone, TaskIdentity
 from iriscw.freeze.proc_text import MASTER, master_index, slave_index
 from iriscw.processes.identity import read_process_file
@@ -103,10 +103,10 @@ def give_back(images: Path, log: Path, root: TaskIdentity, *, held: bool) -> Non
         tree = held_tree(root)
         _give_flags_back(images, root, tree, held=held)
         taken = {} if written_back(said) else read_queues(_taken(images), said, saved)
-        kept: dict[int, Waiting] = {}
+        kept: dict[int, WaitingBytes] = {}
         for number, master, slave in _terminals(tree, held=held):
             output, typed = taken.get((number, True), ()), taken.get((number, False), ())
-            found = take(master, slave) if held else Waiting()
+            found = take(master, slave) if held else WaitingBytes()
             kept[number] = attrs.evolve(found, output=b"".join(output) + found.output, input=typed)
             try:
                 put(master, slave, kept[number])
@@ -129,7 +129,7 @@ def put_in(images: Path, tasks: Sequence[TaskIdentity]) -> None:
         except FileNotFoundError:
             return
         for number, master, slave in _terminals(tasks, held=True) if kept else ():
-            put(master, slave, kept.get(number, Waiting()))
+            put(master, slave, kept.get(number, WaitingBytes()))
 
 
 @contextlib.contextmanager
@@ -150,7 +150,7 @@ def _taken(images: Path) -> bytes:
         return b""
 
 
-def _written(kept: dict[int, Waiting]) -> bytes:
+def _written(kept: dict[int, WaitingBytes]) -> bytes:
     content = [
         {
             "number": number,
@@ -165,7 +165,7 @@ def _written(kept: dict[int, Waiting]) -> bytes:
     return json.dumps(content).encode()
 
 
-def _read(data: bytes) -> dict[int, Waiting]:
+def _read(data: bytes) -> dict[int, WaitingBytes]:
     kept = {}
     content = decode_json(data)
     for each in content if isinstance(content, list) else [content]:
@@ -178,7 +178,7 @@ def _read(data: bytes) -> dict[int, Waiting]:
                 "closed": closed,
             }:
                 output, rest, *typed = (base64.b64decode(text, validate=True) for text in (out, begun, *lines))
-                kept[number] = Waiting(output, tuple(typed), rest, closed is True)
+                kept[number] = WaitingBytes(output, tuple(typed), rest, closed is True)
             case _:
                 raise ValueError(f"{OURS} is not what iriscw writes")
     return kept

@@ -75,7 +75,7 @@ HOLDS: Final = (
 
 
 @attrs.frozen
-class Call:
+class CudaCall:
     """One call: a verb, and what it needs."""
 
     verb: str
@@ -113,7 +113,7 @@ class Interface(Protocol):
         """Say why it cannot be used; empty if it can."""
         ...
 
-    async def call(self, calls: Sequence[Call], within_ns: int) -> tuple[Result, ...]:
+    async def call(self, calls: Sequence[CudaCall], within_ns: int) -> tuple[Result, ...]:
         """Make calls, one after the other, and give the result of each.
 
         Raises:
@@ -151,7 +151,7 @@ class LibraryInterface:
             return f"the kernel has not loaded NVIDIA's driver: there is no {self._kernel}"
         return ""
 
-    async def call(self, calls: Sequence[Call], within_ns: int) -> tuple[Result, ...]:
+    async def call(self, calls: Sequence[CudaCall], within_ns: int) -> tuple[Result, ...]:
         """Make calls (see :class:`Interface`)."""
         libraries = {"library": self._library or cuda_library(), "nvml": self._nvml or nvml_library()}
         order = {"serve": "cuda", **libraries, "calls": [_ordered(call) for call in calls]}
@@ -196,7 +196,7 @@ class BinaryInterface:
         self._can_limit, self.can_map = "--timeout" in said.text, "--device-map" in said.text
         return "" if "--action" in said.text else f"{self._program} is too old: it knows no --action"
 
-    async def call(self, calls: Sequence[Call], within_ns: int) -> tuple[Result, ...]:
+    async def call(self, calls: Sequence[CudaCall], within_ns: int) -> tuple[Result, ...]:
         """Make calls (see :class:`Interface`)."""
         results = []
         for call in calls:
@@ -210,7 +210,7 @@ class BinaryInterface:
         return tuple(results)
 
 
-def binary_arguments(call: Call, *, can_limit: bool = True) -> list[str]:
+def binary_arguments(call: CudaCall, *, can_limit: bool = True) -> list[str]:
     """Return the command line of a call, without the program.
 
     Args:
@@ -230,7 +230,7 @@ def binary_arguments(call: Call, *, can_limit: bool = True) -> list[str]:
     return arguments
 
 
-def _ordered(call: Call) -> dict[str, Any]:
+def _ordered(call: CudaCall) -> dict[str, Any]:
     return {
         "verb": call.verb,
         "pid": call.task.pid,
@@ -240,7 +240,7 @@ def _ordered(call: Call) -> dict[str, Any]:
     }
 
 
-def _doing(calls: Sequence[Call]) -> str:
+def _doing(calls: Sequence[CudaCall]) -> str:
     return f"{calls[0].verb} process {calls[0].task.pid}" if calls else "start"
 
 
@@ -295,7 +295,7 @@ class NvidiaCuda:
                 )
             return ()
         found: list[tuple[TaskIdentity, int]] = []
-        threads = await self._call([Call("restore-thread", task) for task in identities], within_ns)
+        threads = await self._call([CudaCall("restore-thread", task) for task in identities], within_ns)
         for task, result in zip(identities, threads, strict=True):
             if result.gone:
                 continue
@@ -314,7 +314,7 @@ class NvidiaCuda:
                 f"process {in_job[0].pid} is of a CUDA job (cuda-checkpoint --launch-job), which iriscw cannot freeze:"
                 " the driver keeps what its processes share (CUDA IPC) in a file of the job, which is in no checkpoint"
             )
-        states = await self._call([Call("state", task) for task, _ in found], within_ns)
+        states = await self._call([CudaCall("state", task) for task, _ in found], within_ns)
         used = await self._gpus.used_by([task.pid for task, _ in found])
         return tuple(
             CudaTask(
@@ -331,7 +331,7 @@ class NvidiaCuda:
 
     async def state(self, task: TaskIdentity, within_ns: int) -> CudaState:
         """Read the state of a process (see the port)."""
-        (result,) = await self._call([Call("state", task)], within_ns)
+        (result,) = await self._call([CudaCall("state", task)], within_ns)
         if result.gone:
             raise TargetGone(f"process {task.pid} has ended")
         return self._state(task, result)
@@ -339,11 +339,11 @@ class NvidiaCuda:
     async def lock(self, task: TaskIdentity, within_ns: int) -> None:
         """RUNNING to LOCKED (see the port)."""
         timeout_ms = max(1, (within_ns - within_ns // MARGIN) // 1_000_000)  # 0 would be for ever
-        await self._do(Call("lock", task, timeout_ms=timeout_ms), within_ns)
+        await self._do(CudaCall("lock", task, timeout_ms=timeout_ms), within_ns)
 
     async def checkpoint(self, task: TaskIdentity, within_ns: int) -> None:
         """LOCKED to CHECKPOINTED (see the port)."""
-        await self._do(Call("checkpoint", task), within_ns)
+        await self._do(CudaCall("checkpoint", task), within_ns)
 
     async def restore(self, task: TaskIdentity, within_ns: int, gpus: Mapping[str, str]) -> None:
         """CHECKPOINTED to LOCKED (see the port). A map in which nothing moves is none."""
@@ -352,13 +352,13 @@ class NvidiaCuda:
         except ValueError as error:
             raise UnsafeRequest(str(error)) from error
         moved = any(uuid_bytes(old) != uuid_bytes(new) for old, new in pairs)
-        await self._do(Call("restore", task, gpus=pairs if moved else ()), within_ns)
+        await self._do(CudaCall("restore", task, gpus=pairs if moved else ()), within_ns)
 
     async def unlock(self, task: TaskIdentity, within_ns: int) -> None:
         """LOCKED to RUNNING (see the port)."""
-        await self._do(Call("unlock", task), within_ns)
+        await self._do(CudaCall("unlock", task), within_ns)
 
-    async def _do(self, call: Call, within_ns: int) -> None:
+    async def _do(self, call: CudaCall, within_ns: int) -> None:
         (result,) = await self._call([call], within_ns)
         if result.gone:
             raise TargetGone(f"process {call.task.pid} has ended")
@@ -371,7 +371,7 @@ class NvidiaCuda:
         if result.code != SUCCESS:
             raise refusal(call.verb, call.task.pid, result.code, root=_is_root(), said=result.said)
 
-    async def _call(self, calls: Sequence[Call], within_ns: int) -> tuple[Result, ...]:
+    async def _call(self, calls: Sequence[CudaCall], within_ns: int) -> tuple[Result, ...]:
         if within_ns <= 0:
             raise UnsafeRequest("a deadline that is not positive")
         if self._chosen is None and not (await self.ability()).available:

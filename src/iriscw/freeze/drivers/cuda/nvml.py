@@ -11,7 +11,7 @@ import attrs
 from iriscw.errors import OperationError
 from iriscw.freeze.drivers.cuda.calling import ask
 from iriscw.freeze.drivers.cuda.finding import nvml_library
-from iriscw.freeze.model import CudaRefused, Gpu
+from iriscw.freeze.model import CudaRefused, NvmlGpu
 
 log = logging.getLogger(__name__)
 
@@ -20,11 +20,11 @@ WITHIN_NS: Final = 60_000_000_000
 
 
 @attrs.frozen
-class Seen:
+class NvmlReading:
     """What NVML says of one machine at one moment."""
 
     driver_version: str = ""
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[NvmlGpu, ...] = ()
     used: tuple[tuple[int, str, int | None], ...] = ()
     """Process, GPU, bytes at most; None: nobody tells."""
     unlisted: tuple[str, ...] = ()
@@ -41,20 +41,20 @@ class NvmlGpus:
         self._library = library
         self._within_ns = within_ns
 
-    async def look(self) -> Seen:
+    async def look(self) -> NvmlReading:
         """Look at everything at once. What cannot be seen is not there; why stands in ``missing``."""
         try:
             library = self._library or nvml_library()
             answers = await ask({"serve": "nvml", "library": library}, self._within_ns, "look at the GPUs")
         except OperationError as error:
             log.warning("the GPUs cannot be looked at: %s", error)
-            return Seen(missing=str(error))
+            return NvmlReading(missing=str(error))
         answer = answers[-1]
         if "missing" in answer:
-            return Seen(missing=str(answer["missing"]))
+            return NvmlReading(missing=str(answer["missing"]))
         return _seen(answer["value"])
 
-    async def list(self) -> tuple[Gpu, ...]:
+    async def list(self) -> tuple[NvmlGpu, ...]:
         """Give them by index, with their memory (see the port)."""
         return (await self.look()).gpus
 
@@ -75,12 +75,13 @@ class NvmlGpus:
         return found
 
 
-def _seen(value: dict[str, Any]) -> Seen:
+def _seen(value: dict[str, Any]) -> NvmlReading:
     gpus = value["gpus"]
-    return Seen(
+    return NvmlReading(
         driver_version=value["driver"],
         gpus=tuple(
-            Gpu(each["uuid"], each["model"], each["index"], each["total_bytes"], each["used_bytes"]) for each in gpus
+            NvmlGpu(each["uuid"], each["model"], each["index"], each["total_bytes"], each["used_bytes"])
+            for each in gpus
         ),
         used=tuple((int(pid), each["uuid"], size) for each in gpus for pid, size in (each["processes"] or {}).items()),
         unlisted=tuple(each["uuid"] for each in gpus if each["processes"] is None),

@@ -31,7 +31,7 @@ from iriscw.freeze.drivers.namespace.entering import CLONE_NEWNS, CLONE_NEWPID, 
 from iriscw.freeze.drivers.namespace.first import FAILED, FIRST, GO, NAME, READY
 from iriscw.freeze.drivers.processes.reading import ancestors, read_text
 from iriscw.freeze.model import CriuFailed, NoRoom, RightsMissing, TargetGone, TaskIdentity
-from iriscw.freeze.proc_text import Status, parse_status
+from iriscw.freeze.proc_text import ProcStatus, parse_status
 from iriscw.processes.identity import ProcessGone, read_stat
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ LOWEST: Final = 300
 PID_MAX: Final = Path("/proc/sys/kernel/pid_max")
 
 
-class Space:
+class OwnNamespace:
     """A namespace that this process has made, and that ends with it until :meth:`let_go`. Use :func:`make`."""
 
     def __init__(self, first: TaskIdentity, channel: socket.socket) -> None:
@@ -71,7 +71,7 @@ class Space:
         self._channel.close()
 
 
-async def make(work: Path, taken: Collection[int]) -> Space:
+async def make(work: Path, taken: Collection[int]) -> OwnNamespace:
     """Make a PID namespace, with a mount namespace that has its ``/proc``.
 
     Args:
@@ -90,7 +90,7 @@ async def make(work: Path, taken: Collection[int]) -> Space:
         with its:
             maker = _start(work, after, its)
         try:
-            return Space(await _made(ours), ours)
+            return OwnNamespace(await _made(ours), ours)
         finally:
             maker.kill()  # it has ended, or is about to, or never says anything
             with anyio.CancelScope(shield=True):
@@ -194,7 +194,7 @@ def _is_ours(first: TaskIdentity) -> bool:
     )
 
 
-def _status(task: TaskIdentity) -> Status:
+def _status(task: TaskIdentity) -> ProcStatus:
     return parse_status(read_text(task.pid, "status"))
 
 

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from iriscw.freeze.drivers.paging.notes import FAILED, KILLED, End, read_pager, say, write_complete, write_end
+from iriscw.freeze.drivers.paging.notes import FAILED, KILLED, PagingEnd, read_pager, say, write_complete, write_end
 from iriscw.processes.identity import ProcessIdentity, identify, is_alive
 
 CLONE3: Final = 435
@@ -194,7 +194,7 @@ def end_tree(work: Path) -> bool:
     if record is not None and record.tasks and not ending.end_all(record.tasks):
         return False
     try:
-        write_end(work, End(FAILED, KILLED))
+        write_end(work, PagingEnd(FAILED, KILLED))
     except OSError as error:
         say(f"{KILLED}, and that cannot be written down", error)
     return True

@@ -51,7 +51,7 @@ class File:
 
 
 @attrs.frozen
-class Plan:
+class PagingPlan:
     """All that a pager has to know."""
 
     images: Path
@@ -66,7 +66,7 @@ class Plan:
 
 
 @attrs.frozen
-class Pager:
+class PagerNote:
     """Who brings the pages, and for whom."""
 
     pager: ProcessIdentity
@@ -76,14 +76,14 @@ class Pager:
 
 
 @attrs.frozen
-class End:
+class PagingEnd:
     """How a paging ended: the class of the error, empty if there was none, and a sentence."""
 
     kind: str
     text: str = ""
 
 
-def encode_plan(plan: Plan) -> bytes:
+def encode_plan(plan: PagingPlan) -> bytes:
     """Return a plan as bytes."""
     content = attrs.asdict(plan, recurse=False) | {
         "images": str(plan.images),
@@ -93,7 +93,7 @@ def encode_plan(plan: Plan) -> bytes:
     return json.dumps(content).encode()
 
 
-def decode_plan(data: bytes) -> Plan:
+def decode_plan(data: bytes) -> PagingPlan:
     """Read what :func:`encode_plan` gave: from whoever started this process, and nobody else.
 
     Raises:
@@ -101,10 +101,10 @@ def decode_plan(data: bytes) -> Plan:
     """
     content = json.loads(data)
     files = tuple(File(name, size, bytes.fromhex(digests)) for name, size, digests in content.pop("files"))
-    return Plan(images=Path(content.pop("images")), work=Path(content.pop("work")), files=files, **content)
+    return PagingPlan(images=Path(content.pop("images")), work=Path(content.pop("work")), files=files, **content)
 
 
-def write_pager(work: Path, pager: Pager) -> None:
+def write_pager(work: Path, pager: PagerNote) -> None:
     """Write down who brings the pages.
 
     Raises:
@@ -113,7 +113,7 @@ def write_pager(work: Path, pager: Pager) -> None:
     write_atomic(work / RECORD, json.dumps(attrs.asdict(pager)).encode(), durable=False)
 
 
-def read_pager(work: Path) -> Pager | None:
+def read_pager(work: Path) -> PagerNote | None:
     """Read who brings the pages; None if nobody does, or what stands there says nothing.
 
     Raises:
@@ -123,13 +123,13 @@ def read_pager(work: Path) -> Pager | None:
         match decode_json(read_bounded(work / RECORD, MAX_NOTE_BYTES)):
             case {"pager": pager, "guard": guard, "tasks": list(tasks)}:
                 living = tuple(decode_identity(each) for each in tasks)
-                return Pager(decode_identity(pager), None if guard is None else decode_identity(guard), living)
+                return PagerNote(decode_identity(pager), None if guard is None else decode_identity(guard), living)
     except (FileNotFoundError, ValueError):
         return None
     return None
 
 
-def write_end(work: Path, end: End) -> None:
+def write_end(work: Path, end: PagingEnd) -> None:
     """Write down how it ended: the first end counts.
 
     Raises:
@@ -145,7 +145,7 @@ def prepare_complete(work: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    write_atomic(work / WHOLE, json.dumps(attrs.asdict(End(COMPLETE))).encode(), durable=False)
+    write_atomic(work / WHOLE, json.dumps(attrs.asdict(PagingEnd(COMPLETE))).encode(), durable=False)
 
 
 def write_complete(work: Path) -> None:
@@ -164,7 +164,7 @@ def say(text: str, error: BaseException) -> None:
         os.write(2, f"{text}: {type(error).__name__}: {error}\n".encode(errors="replace"))
 
 
-def read_end(work: Path) -> End | None:
+def read_end(work: Path) -> PagingEnd | None:
     """Read how it ended; None if it has not, or what stands there says nothing.
 
     Raises:
@@ -173,7 +173,7 @@ def read_end(work: Path) -> End | None:
     try:
         match decode_json(read_bounded(work / END, MAX_NOTE_BYTES)):
             case {"kind": str(kind), "text": str(text)}:
-                return End(kind, text)
+                return PagingEnd(kind, text)
     except (FileNotFoundError, ValueError):
         return None
     return None

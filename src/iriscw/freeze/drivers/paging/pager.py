@@ -40,9 +40,9 @@ from iriscw.freeze.drivers.paging.notes import (
     PAGER_NAME,
     REFUSED,
     SOCKET,
-    End,
-    Pager as Record,
-    Plan,
+    PagerNote as Record,
+    PagingEnd,
+    PagingPlan,
     decode_plan,
     prepare_complete,
     say,
@@ -50,8 +50,8 @@ from iriscw.freeze.drivers.paging.notes import (
     write_end,
     write_pager,
 )
-from iriscw.freeze.drivers.paging.pieces import Pieces, Refused
-from iriscw.freeze.drivers.paging.space import PAGE, Answer, Space
+from iriscw.freeze.drivers.paging.pieces import FilePieces, WrongByte
+from iriscw.freeze.drivers.paging.space import PAGE, AddressSpace, PageAnswer
 from iriscw.freeze.missing import Missing
 from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify
 
@@ -73,17 +73,17 @@ class Broken(Exception):
 class Pager:
     """Brings the pages of one tree."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PagingPlan) -> None:
         self._plan = plan
         self.guard: guard.Guard | None = None
         self._tasks: list[ProcessIdentity] = []
-        self._spaces: dict[int, Space] = {}
-        self._waiting: deque[tuple[Space, int]] = deque()
+        self._spaces: dict[int, AddressSpace] = {}
+        self._waiting: deque[tuple[AddressSpace, int]] = deque()
         self._poll = select.poll()
         self._pagemaps: dict[int, Pagemap] = {}
         self._settled = False
         self._deadline_s = 0.0
-        self._pieces = Pieces(plan.images, plan.files, algorithm=plan.algorithm, piece_bytes=plan.piece_bytes)
+        self._pieces = FilePieces(plan.images, plan.files, algorithm=plan.algorithm, piece_bytes=plan.piece_bytes)
 
     # Before CRIU is asked
 
@@ -113,7 +113,7 @@ class Pager:
         if pagemap is None:  # shared memory: CRIU reads all of it
             numbers = set(range(self._pieces.count_of(name)))
         elif pagemap.size_bytes != self._pieces.size_of(name):
-            raise Refused(f"{name} has {self._pieces.size_of(name)} bytes, and {pagemap.size_bytes} are mapped")
+            raise WrongByte(f"{name} has {self._pieces.size_of(name)} bytes, and {pagemap.size_bytes} are mapped")
         else:
             numbers = set()
             for each in pagemap.spans:
@@ -177,12 +177,12 @@ class Pager:
         if pagemap is None:
             raise Broken(f"CRIU speaks of process {number}, which has no pagemap")
         missing = Missing((each.start, each.end, each.offset) for each in pagemap.spans if each.lazy)
-        self._add(Space(descriptor, f"pages-{pagemap.pages}.img", missing))
+        self._add(AddressSpace(descriptor, f"pages-{pagemap.pages}.img", missing))
         self._tasks.append(identify(number))
         self.write_record()
         return False
 
-    def _add(self, space: Space) -> None:
+    def _add(self, space: AddressSpace) -> None:
         self._spaces[space.descriptor] = space
         self._poll.register(space.descriptor, select.POLLIN)
 
@@ -240,14 +240,14 @@ class Pager:
             if space.descriptor not in self._spaces:
                 continue
             match self._serve(space, address):
-                case Answer.CHANGES:
+                case PageAnswer.CHANGES:
                     self._waiting.append((space, address))
                     return True
-                case Answer.GONE:
+                case PageAnswer.GONE:
                     self._let_go(space)
         return False
 
-    def _serve(self, space: Space, address: int) -> Answer:
+    def _serve(self, space: AddressSpace, address: int) -> PageAnswer:
         offset = space.missing.offset_of(address)
         if offset is None:
             return space.empty(address)
@@ -257,7 +257,7 @@ class Pager:
             ranges = space.missing.around(address, low, low + self._plan.piece_bytes)
         return space.fill(ranges, lambda at: self._pieces.address_of(space.file, at), settled=self._settled)
 
-    def _let_go(self, space: Space) -> None:
+    def _let_go(self, space: AddressSpace) -> None:
         del self._spaces[space.descriptor]
         self._poll.unregister(space.descriptor)
         space.close()
@@ -271,11 +271,11 @@ def _pagemaps(images: Path) -> Iterator[tuple[int, Path]]:
 
 def _read_pagemap(path: Path) -> Pagemap:
     if path.stat().st_size > MAX_PAGEMAP_BYTES:
-        raise Refused(f"{path.name} is larger than any pagemap")
+        raise WrongByte(f"{path.name} is larger than any pagemap")
     try:
         return read_pagemap(path.read_bytes(), PAGE)
     except NotPagemap as error:
-        raise Refused(f"{path.name} is not a pagemap: {error}") from error
+        raise WrongByte(f"{path.name} is not a pagemap: {error}") from error
 
 
 def _exactly(channel: socket.socket, size: int) -> bytes:
@@ -308,7 +308,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     Path("/proc/self/comm").write_text(PAGER_NAME, encoding="ascii")  # who freezes looks for it
     plan = decode_plan(sys.stdin.buffer.read(MAX_PLAN_BYTES))
-    end = End(FAILED, "it ended without a reason")
+    end = PagingEnd(FAILED, "it ended without a reason")
     pager: Pager | None = None
     try:
         pager = Pager(plan)
@@ -319,13 +319,13 @@ def main() -> int:
         pager.finish()
         assert pager.guard is not None
         pager.guard.has_all()
-        end = End(COMPLETE)
-    except Refused as error:
-        end = End(REFUSED, str(error))
+        end = PagingEnd(COMPLETE)
+    except WrongByte as error:
+        end = PagingEnd(REFUSED, str(error))
     except (Broken, OSError, ProcessGone) as error:
-        end = End(FAILED, str(error))
+        end = PagingEnd(FAILED, str(error))
     except BaseException as error:
-        end = End(FAILED, f"{type(error).__name__}: {error}")
+        end = PagingEnd(FAILED, f"{type(error).__name__}: {error}")
         raise
     finally:
         _write_down(plan.work, end)
@@ -337,7 +337,7 @@ def main() -> int:
     return int(end.kind != COMPLETE)
 
 
-def _write_down(work: Path, end: End) -> None:
+def _write_down(work: Path, end: PagingEnd) -> None:
     """Say how it ended. Whoever finds nothing takes the exit code, or the last line of what was said."""
     try:
         if end.kind == COMPLETE:

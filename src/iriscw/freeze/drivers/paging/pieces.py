@@ -21,7 +21,7 @@ from iriscw.freeze.drivers.paging.notes import File
 DIGEST_BYTES: Final = 32
 
 
-class Refused(Exception):
+class WrongByte(Exception):
     """A byte is not what was sealed."""
 
 
@@ -36,11 +36,11 @@ def maker_of(algorithm: str) -> Callable[[memoryview], Any]:
     try:
         made: Callable[[memoryview], Any] = importlib.import_module("blake3").blake3
     except ImportError as error:
-        raise Refused(f"its digests are {algorithm}: install the package blake3 to read it") from error
+        raise WrongByte(f"its digests are {algorithm}: install the package blake3 to read it") from error
     return made
 
 
-class Pieces:
+class FilePieces:
     """The pieces of some files. One of them is in memory at a time."""
 
     def __init__(self, folder: Path, files: Iterable[File], *, algorithm: str, piece_bytes: int) -> None:
@@ -94,26 +94,26 @@ class Pieces:
         size = min(self._piece_bytes, file.size_bytes - begin)
         wanted = file.digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
         if size <= 0 or len(wanted) != DIGEST_BYTES:
-            raise Refused(f"{name} has no piece {number}")
+            raise WrongByte(f"{name} has no piece {number}")
         view = memoryview(self._memory)[:size]
         done = 0
         while done < size:
             count = os.preadv(descriptor, [view[done:]], begin + done)
             if count == 0:
-                raise Refused(f"{name} became shorter while it was read")
+                raise WrongByte(f"{name} became shorter while it was read")
             done += count
         self.read_bytes += size
         if self._digest(view).digest() != wanted:
-            raise Refused(f"{name} was changed: the digest of piece {number} is another one")
+            raise WrongByte(f"{name} was changed: the digest of piece {number} is another one")
 
 
 def _opened(directory: int, file: File) -> int:
     try:
         descriptor = os.open(file.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     except OSError as error:
-        raise Refused(f"{file.name} cannot be opened: {error.strerror}") from error
+        raise WrongByte(f"{file.name} cannot be opened: {error.strerror}") from error
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_size != file.size_bytes:
         os.close(descriptor)
-        raise Refused(f"{file.name} has {found.st_size} bytes, and {file.size_bytes} are sealed")
+        raise WrongByte(f"{file.name} has {found.st_size} bytes, and {file.size_bytes} are sealed")
     return descriptor

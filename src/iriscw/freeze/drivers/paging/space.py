@@ -33,7 +33,7 @@ from iriscw.freeze.missing import Missing, Range
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
-class Answer(enum.Enum):
+class PageAnswer(enum.Enum):
     """What became of an attempt."""
 
     DONE = "done"
@@ -42,7 +42,7 @@ class Answer(enum.Enum):
     GONE = "gone"
 
 
-class Space:
+class AddressSpace:
     """One address space. Its descriptor is ours."""
 
     def __init__(self, descriptor: int, file: str, missing: Missing) -> None:
@@ -50,28 +50,28 @@ class Space:
         self.file = file
         self.missing = missing
 
-    def hear(self) -> tuple[list[int], list[Space]]:
+    def hear(self) -> tuple[list[int], list[AddressSpace]]:
         """Read what the kernel has to tell; give the addresses that somebody waits for, and what was forked off.
 
         Raises:
             OSError: it cannot be read.
         """
         faults: list[int] = []
-        forked: list[Space] = []
+        forked: list[AddressSpace] = []
         for event in uffd.events(self.descriptor):
             first, second, third = event.numbers
             match event.kind:
                 case uffd.FAULT:
                     faults.append(second & -PAGE)
                 case uffd.FORK:
-                    forked.append(Space(first, self.file, self.missing.copied()))
+                    forked.append(AddressSpace(first, self.file, self.missing.copied()))
                 case uffd.REMAP:
                     self.missing.move(first, second, third)
                 case uffd.REMOVE | uffd.UNMAP:
                     self.missing.drop(first, second)
         return faults, forked
 
-    def fill(self, ranges: list[Range], address_of: Callable[[int], int], *, settled: bool = True) -> Answer:
+    def fill(self, ranges: list[Range], address_of: Callable[[int], int], *, settled: bool = True) -> PageAnswer:
         """Put pages where they are missing.
 
         Args:
@@ -81,11 +81,11 @@ class Space:
         """
         for start, end, offset in ranges:
             answer = self._fill(start, end, address_of(offset), settled=settled)
-            if answer is not Answer.DONE:
+            if answer is not PageAnswer.DONE:
                 return answer
-        return Answer.DONE
+        return PageAnswer.DONE
 
-    def _fill(self, start: int, end: int, source: int, *, settled: bool) -> Answer:
+    def _fill(self, start: int, end: int, source: int, *, settled: bool) -> PageAnswer:
         at, step, doubted = start, end - start, -1
         while at < end:
             done, error = uffd.copy(self.descriptor, at, source + at - start, min(step, end - at))
@@ -100,30 +100,30 @@ class Space:
             elif error == errno.ENOENT and min(step, end - at) > PAGE:
                 step = max(PAGE, min(step, end - at) // 2 & -PAGE)
             elif error == errno.ENOENT and not settled:
-                return Answer.DONE
+                return PageAnswer.DONE
             elif error == errno.ENOENT and doubted != at:
                 doubted = at
             elif error == errno.ENOENT:
                 self.missing.drop(at, at + PAGE)
                 at += PAGE
             elif error == errno.EAGAIN:
-                return Answer.CHANGES
+                return PageAnswer.CHANGES
             elif error == errno.ESRCH:
-                return Answer.GONE
+                return PageAnswer.GONE
             else:
                 raise OSError(error, f"the kernel does not take pages at {at:#x}: {os.strerror(error)}")
-        return Answer.DONE
+        return PageAnswer.DONE
 
-    def empty(self, address: int) -> Answer:
+    def empty(self, address: int) -> PageAnswer:
         """Put an empty page where one is asked for that was never in the images."""
         error = uffd.zero(self.descriptor, address, PAGE)
         if error == errno.EAGAIN:
-            return Answer.CHANGES
+            return PageAnswer.CHANGES
         if error == errno.ESRCH:
-            return Answer.GONE
+            return PageAnswer.GONE
         if error in (0, errno.ENOENT, errno.EEXIST):
             uffd.wake(self.descriptor, address, PAGE)  # who waits looks again: the page came by another way
-            return Answer.DONE
+            return PageAnswer.DONE
         raise OSError(error, f"the kernel takes no empty page at {address:#x}: {os.strerror(error)}")
 
     def close(self) -> None:

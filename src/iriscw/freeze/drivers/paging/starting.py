@@ -18,10 +18,10 @@ from iriscw.freeze.drivers.paging.notes import (
     COMPLETE,
     KILLED,
     REFUSED,
-    End,
     File,
-    Pager as Record,
-    Plan,
+    PagerNote as Record,
+    PagingEnd,
+    PagingPlan,
     encode_plan,
     read_end,
     read_pager,
@@ -36,7 +36,7 @@ KILLED_NS: Final = 5_000_000_000
 MAX_OUTPUT_BYTES: Final = 4096
 
 
-class Pager:
+class StartedPager:
     """A pager that this process has started."""
 
     def __init__(self, process: subprocess.Popen[bytes], work: Path) -> None:
@@ -106,13 +106,13 @@ class Pager:
         self._process.returncode = self._process.returncode or 0  # it is not a child of this object's any more
 
 
-def start(work: Path, request: RestoreRequest, pages: LazyPages) -> Pager:
+def start(work: Path, request: RestoreRequest, pages: LazyPages) -> StartedPager:
     """Start a pager in a session of its own. Blocks for some milliseconds.
 
     Raises:
         OSError: the folder cannot be used, or the machine has no room for one more process.
     """
-    plan = Plan(
+    plan = PagingPlan(
         images=Path(request.images),
         work=work,
         algorithm=pages.algorithm,
@@ -133,10 +133,10 @@ def start(work: Path, request: RestoreRequest, pages: LazyPages) -> Pager:
             start_new_session=True,
             env={"LC_ALL": "C"},
         )
-    return Pager(process, work)
+    return StartedPager(process, work)
 
 
-async def watched(pager: Pager, work: Path) -> Exception:
+async def watched(pager: StartedPager, work: Path) -> Exception:
     """Wait until a pager has failed; one that has brought all pages has not."""
     if await pager.ended():
         await anyio.sleep_forever()
@@ -221,7 +221,7 @@ def _reap(process: ProcessIdentity) -> None:
             os.waitpid(process.pid, os.WNOHANG)
 
 
-def failure(end: End | None, said: str = "") -> Exception:
+def failure(end: PagingEnd | None, said: str = "") -> Exception:
     """Return the error for an end that is none of success."""
     if end is not None and end.kind == REFUSED:
         return ArtifactRefused(end.text)

@@ -77,7 +77,7 @@ class NotCallable(OSError):
     """No system call can be made in that process."""
 
 
-class Caller:
+class CallingThread:
     """A thread of a stopped process, in which calls can be made. Use :func:`calling`."""
 
     def __init__(self, pid: int, number: int) -> None:
@@ -163,7 +163,7 @@ class _Place(ctypes.Structure):
 
 
 @contextlib.contextmanager
-def calling(pid: int, number: int) -> Iterator[Caller]:
+def calling(pid: int, number: int) -> Iterator[CallingThread]:
     """Trace a stopped thread as long as the block lasts; it is stopped again afterwards.
 
     Only for what was thawed, and has not run: if we are killed meanwhile, the kernel kills it.
@@ -190,7 +190,7 @@ def calling(pid: int, number: int) -> Iterator[Caller]:
         every = ctypes.create_string_buffer(b"\xff" * _SIGNALS_BYTES, _SIGNALS_BYTES)
         _ptrace(_SETSIGMASK, number, _SIGNALS_BYTES, ctypes.addressof(every))
         try:
-            yield Caller(pid, number)
+            yield CallingThread(pid, number)
         finally:
             _ptrace(_SETSIGMASK, number, _SIGNALS_BYTES, ctypes.addressof(blocked))
     finally:

@@ -16,7 +16,7 @@ from typing import Final
 
 import attrs
 
-from iriscw.freeze.drivers.processes.outside import EVENTFD, Outside
+from iriscw.freeze.drivers.processes.outside import EVENTFD, SharedOutside
 from iriscw.freeze.model import TargetUnfit
 from iriscw.freeze.proc_text import (
     DELETED,
@@ -62,7 +62,7 @@ class Descriptors:
     """Files without a name, by device and inode: what they take."""
     numbered: list[tuple[ProcessStat, str, str]] = attrs.field(factory=list)
     """Files and folders of processes in ``/proc``: who has each open, its name, and the descriptor."""
-    outside: Outside = attrs.field(factory=Outside)
+    outside: SharedOutside = attrs.field(factory=SharedOutside)
     masters: dict[int, None] = attrs.field(factory=dict)
     """Pseudo-terminals whose master a process of the tree has."""
     terminals: dict[int, ProcessStat] = attrs.field(factory=dict)

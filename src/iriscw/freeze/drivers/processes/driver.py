@@ -32,24 +32,24 @@ from iriscw.freeze.drivers.processes.reading import (
 from iriscw.freeze.drivers.processes.traits import namespaces
 from iriscw.freeze.model import (
     FreeMemory,
-    Frozen,
+    FrozenTree,
     GuardRefused,
     GuardUntold,
-    Host,
+    ImageHost,
     Met,
     NoRoom,
+    ProcessTree,
     RightsMissing,
     TargetGone,
     TargetUnfit,
-    Task,
     TaskIdentity,
-    Tree,
+    TreeProcess,
 )
 from iriscw.freeze.proc_text import parse_stat_tail, parse_status
 from iriscw.freeze.traits import Hindrance, Obstacle, OpenFile
 from iriscw.processes.identity import ProcessGone, boot_id, read_stat
 from iriscw.processes.memory import GROUPS, free_bytes, group_free_bytes, group_of, limits_on, machine_free_bytes
-from iriscw.processes.names import NameTaken, hold
+from iriscw.processes.names import SocketNameTaken, hold
 from iriscw.processes.status import StatusDamaged, read_identity, write_thawed
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -86,7 +86,7 @@ class KernelProcesses:
         self._promised: dict[str, socket.socket] = {}
         """What operations of ours are about to take, by operation: the names that say so."""
 
-    async def host(self) -> Host:
+    async def host(self) -> ImageHost:
         """Say what machine this is."""
         return await anyio.to_thread.run_sync(_host)
 
@@ -102,7 +102,7 @@ class KernelProcesses:
                 raise TargetUnfit(f"{gone}: CRIU cannot freeze that") from None
             raise
 
-    async def tree(self, root: TaskIdentity, *, closely: bool = False) -> Tree:
+    async def tree(self, root: TaskIdentity, *, closely: bool = False) -> ProcessTree:
         """Read the tree below a process (see the port)."""
         return await anyio.to_thread.run_sync(_tree, root, closely)
 
@@ -137,7 +137,7 @@ class KernelProcesses:
         group = group or group_of()
         try:
             self._promised[operation] = hold(promises.named(operation, size_bytes, group))
-        except (NameTaken, OSError) as error:
+        except (SocketNameTaken, OSError) as error:
             raise NoRoom(f"nobody can be told how much memory {operation} is about to take: {error}") from error
         return await anyio.to_thread.run_sync(_left, operation, group, besides_bytes)
 
@@ -155,11 +155,11 @@ class KernelProcesses:
         """Look at files by their names (see the port)."""
         return await anyio.to_thread.run_sync(_files, opened)
 
-    async def meet(self, frozen: Frozen, images: str, returned: Sequence[TaskIdentity]) -> Met:
+    async def meet(self, frozen: FrozenTree, images: str, returned: Sequence[TaskIdentity]) -> Met:
         """Look for those whom a thaw would meet (see the port)."""
         return await anyio.to_thread.run_sync(meet, frozen, Path(images), returned)
 
-    async def prove(self, frozen: Sequence[Task], made: Sequence[TaskIdentity]) -> None:
+    async def prove(self, frozen: Sequence[TreeProcess], made: Sequence[TaskIdentity]) -> None:
         """Set again what CRIU loses, and compare (see the port)."""
         await anyio.to_thread.run_sync(prove, tuple(frozen), tuple(made))
 
@@ -228,7 +228,7 @@ class KernelProcesses:
         return await end_tasks(await _caught(tasks, tasks if heirs else ()), within_ns)
 
 
-def _tree(root: TaskIdentity, closely: bool) -> Tree:
+def _tree(root: TaskIdentity, closely: bool) -> ProcessTree:
     tree = read_tree(root, closely=closely)
     first = tree.tasks[0]
     made = space.of(root) if first.inner_pid else None
@@ -258,7 +258,7 @@ _SHARED = ("mnt", "net", "ipc", "uts", "user")
 """Namespaces that a tree comes back in which does not have its own: those of who thaws it."""
 
 
-def _other_mounts(task: Task) -> Hindrance:
+def _other_mounts(task: TreeProcess) -> Hindrance:
     who = f"process {task.identity.pid} ({task.name})"
     text = (
         f"{who} has mounts of its own (another mount namespace than who freezes it): run the command in there "
@@ -459,14 +459,14 @@ def lives_on(task: TaskIdentity) -> bool:
     return lives(task) and not status.killed and not tail.exiting
 
 
-def _host() -> Host:
+def _host() -> ImageHost:
     system = platform.uname()
     try:
         lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
     flags = next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), [])
-    return Host(
+    return ImageHost(
         boot_id=boot_id(),
         architecture=system.machine,
         page_size=os.sysconf("SC_PAGE_SIZE"),

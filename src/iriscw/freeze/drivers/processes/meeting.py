@@ -19,7 +19,7 @@ from typing import Final
 
 from iriscw.freeze.criu_images import NotFiles, bound_ports, socket_names
 from iriscw.freeze.drivers.processes.reading import all_stats, came_of, identity_of, own_line
-from iriscw.freeze.model import Frozen, Met, TaskIdentity
+from iriscw.freeze.model import FrozenTree, Met, TaskIdentity
 from iriscw.freeze.proc_text import HeldLock, parse_held_locks, parse_stat_tail
 from iriscw.freeze.traits import FileLock, Holder
 from iriscw.processes.identity import ProcessGone, ProcessStat, boot_id, read_process_file, read_stat
@@ -30,7 +30,7 @@ _FLOCK: Final = "FLOCK"
 _LISTENS: Final = "00010000"
 
 
-def meet(frozen: Frozen, images: Path, returned: Sequence[TaskIdentity]) -> Met:
+def meet(frozen: FrozenTree, images: Path, returned: Sequence[TaskIdentity]) -> Met:
     """Look for those whom a thaw would meet.
 
     Args:
@@ -46,7 +46,7 @@ def meet(frozen: Frozen, images: Path, returned: Sequence[TaskIdentity]) -> Met:
 # What was thawed before
 
 
-def heirs(frozen: Frozen, returned: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
+def heirs(frozen: FrozenTree, returned: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
     """Return the processes that came of those that were thawed before, though these themselves have ended.
 
     They began after the thaw, and are in a session or process group of one of them, or have their program, stack and
@@ -95,7 +95,7 @@ def _layout(pid: int) -> tuple[int, ...]:
 # Locks
 
 
-def _lock_holders(frozen: Frozen) -> Iterator[Holder]:
+def _lock_holders(frozen: FrozenTree) -> Iterator[Holder]:
     wanted = [
         lock
         for task in frozen.tasks

@@ -66,7 +66,7 @@ Inode: TypeAlias = tuple[int, int]
 
 
 @attrs.define(eq=False)
-class Held:
+class SharedThing:
     """One thing that a process of the tree has, which somebody outside may have as well."""
 
     pid: int
@@ -101,14 +101,14 @@ class Held:
 
 
 @attrs.define(eq=False)
-class Outside:
+class SharedOutside:
     """What may be shared, of all processes of a tree."""
 
-    links: dict[str, dict[Inode, Held]] = attrs.field(factory=dict)
+    links: dict[str, dict[Inode, SharedThing]] = attrs.field(factory=dict)
     """What is known by its inode: by the link of its descriptor, which is read before the inode."""
-    asked: dict[str, list[Held]] = attrs.field(factory=dict)
+    asked: dict[str, list[SharedThing]] = attrs.field(factory=dict)
     """What is known by the kernel alone, by its link."""
-    nameless: dict[Inode, Held] = attrs.field(factory=dict)
+    nameless: dict[Inode, SharedThing] = attrs.field(factory=dict)
     """Memory and files without a name."""
 
     def look(self, each: ProcessStat, descriptor: str, link: str, mode: os.stat_result, access: int) -> None:
@@ -124,7 +124,7 @@ class Outside:
         elif not stat.S_ISREG(mode.st_mode):
             return
         elif not mode.st_nlink:
-            held = Held(each.pid, each.name, descriptor, _nameless(link), "close it in one of them", inode)
+            held = SharedThing(each.pid, each.name, descriptor, _nameless(link), "close it in one of them", inode)
             held = self.nameless.setdefault(inode, held)
             self.links.setdefault(link, {})[inode] = held
             held.written = held.written or (bool(access & stat.S_IWUSR) and not _sealed(each.pid, descriptor))
@@ -147,7 +147,7 @@ class Outside:
         for one in mapped:
             if one.nameless and one.shared:
                 inode = os.makedev(*one.device), one.inode
-                held = Held(each.pid, each.name, "", "shared memory", "start it so that it maps its own", inode)
+                held = SharedThing(each.pid, each.name, "", "shared memory", "start it so that it maps its own", inode)
                 held = self.nameless.setdefault(inode, held)
                 held.written = held.written or one.written
 
@@ -169,14 +169,16 @@ class Outside:
                 elif not held.told:
                     yield _hindrance(held, _shared(held, pid))
 
-    def _known(self, each: ProcessStat, descriptor: str, link: str, inode: Inode, what: str, instead: str) -> Held:
-        held = Held(each.pid, each.name, descriptor, what, instead, inode, known=True)
+    def _known(
+        self, each: ProcessStat, descriptor: str, link: str, inode: Inode, what: str, instead: str
+    ) -> SharedThing:
+        held = SharedThing(each.pid, each.name, descriptor, what, instead, inode, known=True)
         return self.links.setdefault(link, {}).setdefault(inode, held)
 
     def _ask(self, each: ProcessStat, descriptor: str, link: str, what: str, instead: str) -> None:
-        self.asked.setdefault(link, []).append(Held(each.pid, each.name, descriptor, what, instead))
+        self.asked.setdefault(link, []).append(SharedThing(each.pid, each.name, descriptor, what, instead))
 
-    def _descriptors(self, pid: int, orders: _Orders) -> Iterator[Held]:
+    def _descriptors(self, pid: int, orders: _Orders) -> Iterator[SharedThing]:
         """Yield what a process has descriptors of; of one that may not be looked at, nothing."""
         folder = f"/proc/{pid}/fd"
         try:
@@ -197,7 +199,7 @@ class Outside:
                     if held is not None and (link in STATEFUL or not _appends(pid, name)):
                         yield held
 
-    def _memory(self, pid: int) -> Iterator[Held]:
+    def _memory(self, pid: int) -> Iterator[SharedThing]:
         """Yield the memory without a name that a process has mapped as well."""
         if not self.nameless:
             return
@@ -216,11 +218,11 @@ class Outside:
 class _Orders:
     """The descriptors of a tree in the order that the kernel gives to open files, made when it is needed."""
 
-    def __init__(self, asked: dict[str, list[Held]]) -> None:
+    def __init__(self, asked: dict[str, list[SharedThing]]) -> None:
         self._asked = asked
-        self._ordered: dict[str, list[Held]] = {}
+        self._ordered: dict[str, list[SharedThing]] = {}
 
-    def same(self, link: str, pid: int, descriptor: int) -> Held | None:
+    def same(self, link: str, pid: int, descriptor: int) -> SharedThing | None:
         """Return that of the tree which leads to the same open file as this one of somebody else."""
         if link not in self._ordered:
             self._ordered[link] = sorted(self._asked[link], key=_key)
@@ -232,7 +234,7 @@ class _Orders:
         return None
 
 
-def _place(held: Held) -> tuple[int, int]:
+def _place(held: SharedThing) -> tuple[int, int]:
     return held.pid, int(held.descriptor)
 
 
@@ -246,7 +248,7 @@ def _compared(one: tuple[int, int], other: tuple[int, int]) -> int:
 _ORDER: Final = functools.cmp_to_key(_compared)
 
 
-def _key(held: Held) -> Any:
+def _key(held: SharedThing) -> Any:
     return _ORDER(_place(held))
 
 
@@ -255,19 +257,19 @@ def _library() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _hindrance(held: Held, text: str) -> Hindrance:
+def _hindrance(held: SharedThing, text: str) -> Hindrance:
     held.told = True
     return Hindrance(Obstacle.PIPE if held.is_pipe else Obstacle.SHARED, held.pid, text)
 
 
-def _shared(held: Held, pid: int) -> str:
+def _shared(held: SharedThing, pid: int) -> str:
     return (
         f"process {held.pid} ({held.name}) shares {held.what} ({held.place}) with process {pid} ({_name(pid)}), which "
         f"is not in its tree and would be cut off: {WAY_OUT}{held.instead}"
     )
 
 
-def _on_its_way(held: Held) -> str:
+def _on_its_way(held: SharedThing) -> str:
     return (
         f"process {held.pid} ({held.name}) has {held.what} ({held.place}) whose other end is on its way in a Unix "
         "socket (SCM_RIGHTS), and would be lost: freeze it when that was received"

@@ -26,7 +26,7 @@ _LEVELS: Final = 8
 
 
 @attrs.frozen
-class Promise:
+class MemoryPromise:
     """What somebody is about to take: how many bytes, and in which groups."""
 
     who: str
@@ -39,15 +39,15 @@ def named(operation: str, size_bytes: int, group: str) -> str:
     return f"{PREFIX}{_digest(operation, 12)}-{size_bytes}-{'.'.join(_levels(group))}"
 
 
-def promises(names: Iterable[str]) -> Iterator[Promise]:
+def promises(names: Iterable[str]) -> Iterator[MemoryPromise]:
     """Read names that begin with :data:`PREFIX`, given without it; what is nobody's promise is left out."""
     for name in names:
         found = _NAME.fullmatch(name)
         if found is not None:
-            yield Promise(found["who"], int(found["bytes"]), tuple(filter(None, found["groups"].split("."))))
+            yield MemoryPromise(found["who"], int(found["bytes"]), tuple(filter(None, found["groups"].split("."))))
 
 
-def left(machine_bytes: int, limits: Mapping[str, int], others: Iterable[Promise], besides_bytes: int) -> int:
+def left(machine_bytes: int, limits: Mapping[str, int], others: Iterable[MemoryPromise], besides_bytes: int) -> int:
     """Return what is left on the machine and within each limit, by its group, once others have taken what they will."""
     others = tuple(others)
     found = [machine_bytes - besides_bytes - sum(each.size_bytes for each in others)]
@@ -57,7 +57,7 @@ def left(machine_bytes: int, limits: Mapping[str, int], others: Iterable[Promise
     return min(found)
 
 
-def of_others(operation: str) -> tuple[Promise, ...]:
+def of_others(operation: str) -> tuple[MemoryPromise, ...]:
     """Return what all others are about to take, as far as this network namespace shows them."""
     mine = _digest(operation, 12)
     return tuple(each for each in promises(held_names(PREFIX)) if each.who != mine)

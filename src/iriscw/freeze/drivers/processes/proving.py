@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Final
 
 from iriscw.freeze.drivers.identities import lives
-from iriscw.freeze.drivers.processes.calling import CALLABLE, HERE, Caller, Here, NotCallable, calling
+from iriscw.freeze.drivers.processes.calling import CALLABLE, HERE, CallingThread, Here, NotCallable, calling
 from iriscw.freeze.drivers.processes.descriptors import GONE, Descriptors
 from iriscw.freeze.drivers.processes.reading import children_of
 from iriscw.freeze.drivers.processes.traits import IOPRIO, IOPRIO_WHO_PROCESS, capture
-from iriscw.freeze.model import RightsMissing, TargetGone, Task, TaskIdentity, TreeChanged
+from iriscw.freeze.model import RightsMissing, TargetGone, TaskIdentity, TreeChanged, TreeProcess
 from iriscw.freeze.proc_text import ASKED_FOR_ITSELF, EARLY, SPECULATION, parse_status
 from iriscw.freeze.traits import FileLock, ThreadTraits, Traits
 from iriscw.processes.identity import ProcessGone, read_process_file, read_stat
@@ -75,7 +75,7 @@ _POLICY: Final = re.compile(
 _MASK_BITS: Final = 1024
 
 
-def prove(frozen: tuple[Task, ...], made: tuple[TaskIdentity, ...]) -> None:
+def prove(frozen: tuple[TreeProcess, ...], made: tuple[TaskIdentity, ...]) -> None:
     """Set again what CRIU lost of a tree that is stopped, and compare all of it with what was frozen.
 
     Args:
@@ -104,7 +104,7 @@ def prove(frozen: tuple[Task, ...], made: tuple[TaskIdentity, ...]) -> None:
         raise TreeChanged(f"it came back otherwise than it was: {'; '.join(differences[:MAX_SAID])}{more}")
 
 
-def _proved(was: Task, wanted: Traits, now: TaskIdentity) -> Iterator[str]:
+def _proved(was: TreeProcess, wanted: Traits, now: TaskIdentity) -> Iterator[str]:
     marked = bool(wanted.flagged)  # nothing that comes back is, until we do it
     found = _read(now.pid, marked=marked)
     trouble: list[str] = []
@@ -354,7 +354,7 @@ def forget_continued(parent: TaskIdentity) -> None:
             _forget_stop(caller)
 
 
-def _forget_stop(caller: Caller) -> None:
+def _forget_stop(caller: CallingThread) -> None:
     """Take the signal off a parent's queue that tells of a child that was stopped or let run; leave any other there."""
     memory = struct.pack("Q", 1 << signal.SIGCHLD - 1) + bytes(_SIGINFO_BYTES) + bytes(16)  # which, what, no time
     with contextlib.suppress(BlockingIOError):  # there is none

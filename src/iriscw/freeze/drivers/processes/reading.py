@@ -30,12 +30,20 @@ from iriscw.freeze.drivers.processes.descriptors import Descriptors
 from iriscw.freeze.drivers.processes.outside import programs
 from iriscw.freeze.drivers.processes.threads import threads_apart
 from iriscw.freeze.drivers.processes.traits import mappings, other_for_children, read_traits, shared_memory
-from iriscw.freeze.model import MAX_TASKS, RightsMissing, TargetGone, TargetUnfit, Task, TaskIdentity, Tree
+from iriscw.freeze.model import (
+    MAX_TASKS,
+    ProcessTree,
+    RightsMissing,
+    TargetGone,
+    TargetUnfit,
+    TaskIdentity,
+    TreeProcess,
+)
 from iriscw.freeze.proc_text import (
     IO_URING_WAY_OUT,
     Mapping,
+    ProcStatus,
     StatTail,
-    Status,
     parse_stat_tail,
     parse_status,
     waits_for_pages,
@@ -335,7 +343,7 @@ def _members(root: TaskIdentity) -> list[ProcessStat]:
     return stats
 
 
-def read_tree(root: TaskIdentity, *, closely: bool = False) -> Tree:
+def read_tree(root: TaskIdentity, *, closely: bool = False) -> ProcessTree:
     """Read the tree below a process; closely: with the traits of each process, and the files that they have open.
 
     Raises:
@@ -359,8 +367,8 @@ def read_tree(root: TaskIdentity, *, closely: bool = False) -> Tree:
     raise TargetUnfit(f"the tree below process {root.pid} does not hold still: processes come and go all the time")
 
 
-def _looked_at(stats: list[ProcessStat], *, closely: bool) -> Tree:
-    tasks: list[Task] = []
+def _looked_at(stats: list[ProcessStat], *, closely: bool) -> ProcessTree:
+    tasks: list[TreeProcess] = []
     hindrances: list[Hindrance] = []
     ours = own_line()
     lazily = PAGER_NAME in _names()  # it is asked before the rest is read: a pager ends at any time
@@ -382,7 +390,7 @@ def _looked_at(stats: list[ProcessStat], *, closely: bool) -> Tree:
         if traits is not None and platform.machine() not in CALLABLE and any(lock.mapped for lock in traits.locks):
             hindrances.append(_mapped_locks(each))
         tasks.append(
-            Task(
+            TreeProcess(
                 identity=identity_of(each),
                 parent_pid=each.parent_pid,
                 name=each.name,
@@ -404,7 +412,7 @@ def _looked_at(stats: list[ProcessStat], *, closely: bool) -> Tree:
     hindrances += descriptors.strange_numbers([each.pid for each in stats])
     tracers = {task.traced_by for task in tasks}
     hindrances += descriptors.outside.cut([each.pid for each in stats], tracers)
-    return Tree(
+    return ProcessTree(
         tuple(tasks),
         tuple(hindrances),
         shared_bytes=sum((descriptors.nameless | shared).values()),
@@ -451,7 +459,7 @@ def own_line() -> tuple[int, ...]:
     return tuple(line)
 
 
-def _of_status(each: ProcessStat, status: Status, tail: StatTail, ours: tuple[int, ...]) -> list[Hindrance]:
+def _of_status(each: ProcessStat, status: ProcStatus, tail: StatTail, ours: tuple[int, ...]) -> list[Hindrance]:
     who = f"process {each.pid} ({each.name})"
     found = []
     if each.pid in ours:

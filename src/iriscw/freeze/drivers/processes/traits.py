@@ -20,8 +20,8 @@ import attrs
 from iriscw.freeze.drivers.processes.calling import CALLABLE
 from iriscw.freeze.proc_text import (
     Mapping,
+    ProcStatus,
     StatTail,
-    Status,
     first_policy,
     flagged,
     parse_limits,
@@ -44,7 +44,7 @@ _FIRST_LINE: Final = 512
 
 
 def read_traits(
-    pid: int, status: Status, tail: StatTail, locks: tuple[FileLock, ...], *, marked: bool = True
+    pid: int, status: ProcStatus, tail: StatTail, locks: tuple[FileLock, ...], *, marked: bool = True
 ) -> Traits:
     """Read the traits of a process.
 
@@ -92,7 +92,7 @@ def read_traits(
     )
 
 
-def _thread(number: int, status: Status) -> ThreadTraits:
+def _thread(number: int, status: ProcStatus) -> ThreadTraits:
     return ThreadTraits(
         cpus=status.cpus,
         io_priority=io_priority(number),

@@ -20,7 +20,15 @@ from typing import Final
 import anyio
 
 from iriscw.files import make_private_folder, remove_tree
-from iriscw.freeze.criu_rpc import MAX_MESSAGE_BYTES, Answer, Kind, NotUnderstood, kind_of, read_answer, reply
+from iriscw.freeze.criu_rpc import (
+    MAX_MESSAGE_BYTES,
+    CriuAnswer,
+    CriuMessageKind,
+    NotUnderstood,
+    kind_of,
+    read_answer,
+    reply,
+)
 from iriscw.freeze.drivers.identities import identify_task, lives
 from iriscw.freeze.drivers.runtime import become_criu
 from iriscw.freeze.model import CriuFailed, TargetGone, TaskIdentity
@@ -165,7 +173,7 @@ class CriuCall:
         """Answer a notification of CRIU's ourselves."""
         _send(self._criu, reply(success=success), ())
 
-    async def until(self, script: str) -> tuple[Answer | None, bytes]:
+    async def until(self, script: str) -> tuple[CriuAnswer | None, bytes]:
         """Pass on what both say until CRIU tells of this, or ends with a word or without; give that.
 
         What it gives last was not passed on.
@@ -178,7 +186,7 @@ class CriuCall:
             if not data:
                 return None, b""
             answer = read_answer(data)
-            if answer.kind is not Kind.NOTIFY or answer.script == script:
+            if answer.kind is not CriuMessageKind.NOTIFY or answer.script == script:
                 for each in descriptors:
                     os.close(each)
                 return answer, data
@@ -235,7 +243,7 @@ class CriuCall:
         return True
 
 
-async def kind_of_call(call: CriuCall) -> tuple[Kind | None, bytes]:
+async def kind_of_call(call: CriuCall) -> tuple[CriuMessageKind | None, bytes]:
     """Wait for what a runtime asks.
 
     Raises:

@@ -38,8 +38,8 @@ from iriscw.freeze.criu_log import classify
 from iriscw.freeze.criu_rpc import (
     POST_DUMP,
     POST_RESTORE,
-    Answer,
-    Kind,
+    CriuAnswer,
+    CriuMessageKind,
     read_restore_statistics,
     taken_over,
 )
@@ -56,7 +56,7 @@ from iriscw.freeze.drivers.criu.driver import (
 )
 from iriscw.freeze.drivers.criu.held import stopped, untraced
 from iriscw.freeze.drivers.criu.network import DUMP_LOG, unlock_network
-from iriscw.freeze.drivers.criu.record import Run, forget_run, read_run, write_run
+from iriscw.freeze.drivers.criu.record import CriuRun, forget_run, read_run, write_run
 from iriscw.freeze.drivers.criu.swrk import MAX_LOG_BYTES, NO_PLUGINS
 from iriscw.freeze.drivers.criu.terminal_queues import give_back, put_in
 from iriscw.freeze.drivers.identities import lives, open_task
@@ -239,7 +239,7 @@ class _Dump:
             self.runtime = Runtime(words, self.work, self.door.environment(os.environ))
         except OSError as error:
             raise NoRoom(f"the runtime could not be started in {self.work}: {error.strerror or error}") from error
-        call, asked = await _awaited(self.door, Kind.DUMP, self.program, self.work, self.runtime)
+        call, asked = await _awaited(self.door, CriuMessageKind.DUMP, self.program, self.work, self.runtime)
         self.call = call
         await anyio.to_thread.run_sync(write_run, self.work, dumping(call.identity, request))
         freezing_s = max(1, min(FREEZING_S, request.within_ns // 1_000_000_000))
@@ -299,15 +299,15 @@ class _Restore:
     async def restored(self) -> RestoreReport:
         """Pass on what is said until the tree is there, and stopped."""
         request = self.request
-        call, asked = await _awaited(self.door, Kind.RESTORE, self.program, self.work, None)
+        call, asked = await _awaited(self.door, CriuMessageKind.RESTORE, self.program, self.work, None)
         self.call = call
-        await anyio.to_thread.run_sync(write_run, self.work, Run(call.identity, True))
+        await anyio.to_thread.run_sync(write_run, self.work, CriuRun(call.identity, True))
         _begin(call, self.program, self.work)
         call.ask(taken_over(asked, request.options, images=request.images))
         answer, data = await call.until(POST_RESTORE)
         if answer is not None and answer.script == POST_RESTORE:
             self.made = await anyio.to_thread.run_sync(_made, answer.pid, request.inner_pids)
-            await anyio.to_thread.run_sync(write_run, self.work, Run(call.identity, True, self.made))
+            await anyio.to_thread.run_sync(write_run, self.work, CriuRun(call.identity, True, self.made))
             await call.forward(data)
             answer, data = await call.until(POST_RESTORE)
         call.tell(data)
@@ -341,7 +341,7 @@ class _Restore:
 
 
 async def _awaited(
-    door: CriuDoor, kind: Kind, program: Path, work: Path, runtime: Runtime | None
+    door: CriuDoor, kind: CriuMessageKind, program: Path, work: Path, runtime: Runtime | None
 ) -> tuple[CriuCall, bytes]:
     """Wait for the call that asks for this, and answer all before it.
 
@@ -445,7 +445,7 @@ def _found_paused(work: Path) -> bool:
     return False
 
 
-def _failure(work: Path, answer: Answer | None, name: str, doing: str) -> OperationError:
+def _failure(work: Path, answer: CriuAnswer | None, name: str, doing: str) -> OperationError:
     said = "it ended without a word" if answer is None else answer.text
     return classify(_tail(work / name).decode(errors="replace"), said, doing=doing).as_error()
 
