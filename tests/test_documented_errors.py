@@ -85,16 +85,16 @@ def test_the_source_is_read() -> None:
 
 @pytest.mark.parametrize(("label", "text"), spoken_of(), ids=lambda each: each[:40])
 def test_what_public_calls_raise_is_public(label: str, text: str) -> None:
-    """Each error that a public docstring promises is ``iriscw.<name>``."""
-    assert raised(text) <= set(iriscw.__all__), label
+    """Each error that a public docstring promises is ``iriscw.errors.<name>``."""
+    assert raised(text) <= set(iriscw.errors.__all__), label
 
 
 def test_the_page_of_faults_names_public_errors() -> None:
     """So is each error that the page of faults names, but for those that no caller catches; those are listed."""
     page = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(?:iriscw\.)?([A-Z]\w+)`", page)) & ERRORS
+    named = set(re.findall(r"`(?:iriscw\.(?:errors\.)?)?([A-Z]\w+)`", page)) & ERRORS
     assert len(named) > 15
-    assert named - set(iriscw.__all__) <= set(NOT_CAUGHT)
+    assert named - set(iriscw.errors.__all__) <= set(NOT_CAUGHT)
 
 
 def test_errors_from_the_net_are_the_public_ones() -> None:
@@ -103,4 +103,4 @@ def test_errors_from_the_net_are_the_public_ones() -> None:
 
     from iriscw.rpc.status import from_wire
 
-    assert type(from_wire(Status.FAILED_PRECONDITION, "too many", "TooManyJobs")) is iriscw.TooManyJobs
+    assert type(from_wire(Status.FAILED_PRECONDITION, "too many", "TooManyJobs")) is iriscw.errors.TooManyJobs

@@ -30,7 +30,7 @@ FEATURES = (
 )
 """From low to high: a feature sees those before it."""
 
-EVERYWHERE = ("errors", "_version")
+EVERYWHERE = ("_errors", "_version")
 """Seen by all: they import nothing of ours themselves."""
 
 ANY_FEATURE = ("*",)
@@ -38,7 +38,9 @@ EDGE = ("files", "processes", "resources", "bundles")
 """Small services that touch the machine; they know no feature but the object store's port."""
 
 VISIBLE = {
-    "errors": (),
+    "_errors": (),
+    "errors": ("**",),
+    "_publishing": (),
     "_version": (),
     "runtime": (),
     "journal": ("runtime.vocabulary", "files"),
@@ -379,7 +381,7 @@ PLANTED = [
     (check_own_imports, "iriscw.task.bootstrap", "from iriscw.controller.tree import root", "does not see"),
     (check_own_imports, "iriscw.task.bootstrap", "from iriscw.jobs.model import Job", "does not see"),
     (check_own_imports, "iriscw.worker.tree", "from iriscw.controller.tree import root", "does not see"),
-    (check_own_imports, "iriscw.errors", "from iriscw.runtime.vocabulary import Tell", "does not see"),
+    (check_own_imports, "iriscw._errors", "from iriscw.runtime.vocabulary import Tell", "does not see"),
     (
         check_own_imports,
         "iriscw.client.job",
@@ -448,7 +450,7 @@ ALLOWED = [
     ("iriscw.jobs.policy", "from iriscw.fleet.messages import Drain\nfrom iriscw.jobs.model import Job"),
     ("iriscw.jobs.lifecycle", "from random import Random\nfrom iriscw.runtime.vocabulary import Tell"),
     ("iriscw.jobs.actor", "from iriscw.runtime.dispatcher import System\nfrom iriscw.jobs import policy"),
-    ("iriscw.cloud.drivers.coreweave.watch", "import asyncio, kubernetes_asyncio\nfrom iriscw import errors"),
+    ("iriscw.cloud.drivers.coreweave.watch", "import asyncio, kubernetes_asyncio\nfrom iriscw import _errors"),
     ("iriscw.controller.tree", "from iriscw.operator.actor import root\nimport anyio"),
     ("iriscw.runtime.edge.driver", "import time, asyncio, anyio, random\nx = {id(y)}"),
     ("iriscw.fleet.policy", "x = {1: 2, **y}\nsettle(y)"),

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.resources import Resources
 from raised import place_of, that
 

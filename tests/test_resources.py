@@ -7,7 +7,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.errors import UsageError
+from iriscw._errors import UsageError
 from iriscw.resources import GPU_LIMIT, InvalidResources, Resources
 from raised import that
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from iriscw._errors import NoSuchActor
 from iriscw.checkpoint.drivers.built_in import DISK, RAM
-from iriscw.errors import NoSuchActor
 from iriscw.jobs.model import RunOrder, Suspension
 from iriscw.jobs.suspension.messages import ResumeTask, SuspendTask
 from iriscw.runtime.envelope import Slot

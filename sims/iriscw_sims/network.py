@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from iriscw._errors import NoSuchActor
 from iriscw.cloud.model import Attributes
-from iriscw.errors import NoSuchActor
 from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerSeen
 from iriscw.fleet.model import WorkerRefused
 from iriscw.jobs.model import Observation, Observed, Orders, Redial, StreamUp

@@ -20,8 +20,8 @@ from typing import Any
 
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.model import Attributes, Capacity, Constraint, Mode, Op
-from iriscw.errors import InvalidArgument
 from iriscw.fleet.model import GroupConfig, Timing
 from iriscw.jobs.model import Band, Entrypoint, EntrypointKind, Existing, JobSpec
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND

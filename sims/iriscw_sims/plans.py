@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import attrs
 
-from iriscw.errors import UsageError
+from iriscw._errors import UsageError
 from iriscw.files import decode_json
 from iriscw.fleet.model import Timing
 from iriscw.jobs.model import check_spec

@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.holding import command, failure
 from iriscw_sims.plan_text import imports_for, plan_text, read_plan, unpack
 from iriscw_sims.shrinking import MAX_RUNS, breaks_like, run_plan, shrink

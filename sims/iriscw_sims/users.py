@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from iriscw.errors import NoSuchActor
+from iriscw._errors import NoSuchActor
 from iriscw.fleet.messages import ReopenGroup
 from iriscw.jobs.messages import DescribeJob, SubmitJob, TerminateJob
 from iriscw.runtime.envelope import Slot

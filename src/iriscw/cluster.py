@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Self
 import anyio
 import anyio.to_thread
 
+from iriscw._errors import InvalidArgument, OperationError, UsageError
 from iriscw.client.client import Client, connected_to
 from iriscw.client.discovery import ControllerEndpoint, Secret
 from iriscw.cloud.drivers.loading import CloudDrivers
@@ -47,7 +48,6 @@ from iriscw.config.model import ClusterConfig, PlatformKind
 from iriscw.controller.assembly import Controller, default_state_dir
 from iriscw.controller.doors.http import ControllerStatistics as ControllerStatistics  # noqa: PLC0414 - for who sees only this module
 from iriscw.controller.ordered_exit import threads_dismissed, uncut
-from iriscw.errors import InvalidArgument, OperationError, UsageError
 from iriscw.fleet.policy import Policy, default_policy
 from iriscw.processes.identity import ProcessGone, ProcessIdentity
 from iriscw.processes.sweep import marked_processes

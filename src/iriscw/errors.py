@@ -1,194 +1,356 @@
-"""Errors that say whose fault it is.
+"""Every error that a caller may have to catch, whatever part of iriscw raises it.
 
-Every error of iriscw is one of three kinds, and the kind tells the reader what to do:
+Each is one of three kinds (:class:`UsageError`, :class:`OperationError`, :class:`InternalError`), and the kind says
+what to do. A name is loaded when it is first used, as those of :mod:`iriscw` are, where the few that most programs need
+stand, too.
 
-* :class:`UsageError`: the caller asked for something that cannot be. Change the call.
-* :class:`OperationError`: the world said no (a full disk, no quota, a dead process). ``retryable`` says whether the
-  same call may succeed later.
-* :class:`InternalError`: iriscw broke one of its own rules. Report it.
-
-The three kinds are abstract: code raises one of the named errors below them, so that callers can tell them apart.
+To publish an error, add one line to each of the three tables below and one to ``docs/reference/errors.md``;
+``tests/test_exports.py`` says what is missing.
 """
 
-from __future__ import annotations
-
-from typing import ClassVar
-
-
-class IriscwError(Exception):
-    """The base of every error that iriscw raises on purpose."""
-
-    _abstract: ClassVar[bool] = True
-
-    def __init_subclass__(cls, *, abstract: bool = False) -> None:
-        cls._abstract = abstract
-
-    def __init__(self, *args: object) -> None:
-        if type(self)._abstract:
-            raise TypeError(f"{type(self).__name__} is abstract: raise one of the errors below it")
-        super().__init__(*args)
-
-
-class UsageError(IriscwError, abstract=True):
-    """The caller's mistake: the same call can never succeed."""
-
-
-class OperationError(IriscwError, abstract=True):
-    """The world's refusal: nothing is wrong with the call."""
-
-    retryable: ClassVar[bool] = False
-    """Whether the same call may succeed later, without a change."""
-
-
-class InternalError(IriscwError, abstract=True):
-    """A rule of iriscw was broken by iriscw itself."""
-
-
-# The actor runtime. They stand here, not in `runtime`, so that pure rooms can name them.
-
-
-class InvalidArgument(UsageError, ValueError):
-    """A value that no call accepts: out of range, of the wrong type, or contradicting another one."""
-
-
-class NoSuchActor(UsageError, LookupError):
-    """No actor has this path, and none ever had it as far as the runtime remembers."""
-
-
-class AskInsideDecision(UsageError):
-    """A decision tried to ask. Inside the tree a request is a command and its answer a message."""
-
-
-class TellInsideDecision(UsageError):
-    """Something told an actor while a decision was running (a trace hook, a finaliser, a logging filter).
-
-    A decision's only way out is what it returns; anything else would make the order of messages depend on
-    garbage collection.
-    """
-
-
-class WrongTask(UsageError):
-    """An actor system's block was left by another task than the one that entered it.
-
-    Its actors have been stopped in order. The task that entered still has to leave the block.
-    """
-
-
-class InvalidDecision(UsageError):
-    """A decision returned what no decision may return; none of its commands was carried out."""
-
-
-class UnhandledMessage(UsageError):
-    """An actor was sent a message its behavior has no rule for."""
-
-
-class MailboxFull(OperationError):
-    """The actor has as many messages waiting as its mailbox holds."""
-
-    retryable = True
-
-
-class ActorStopped(OperationError):
-    """The actor stopped before it answered."""
-
-
-class ActorRestarted(OperationError):
-    """The actor was restarted before it answered, and the question went with the old incarnation."""
-
-    retryable = True
-
-
-class AskTimeout(OperationError, TimeoutError):
-    """No answer came before the deadline, and nothing the question caused was waiting for the disk."""
-
-    retryable = True
-
-
-class OutcomeUnknown(OperationError, TimeoutError):
-    """The deadline passed while the answer waited for the disk: what was asked may have happened."""
-
-
-class OutcomePending(OutcomeUnknown):
-    """There is an answer, and the disk is too full for the records it rests on. The text says which disk.
-
-    What was asked happens once there is room, unless the process ends before. Ask again what changes nothing, or what
-    carries an idempotency key.
-    """
-
-    retryable = True
-
-
-class SystemClosed(OperationError):
-    """The actor system takes no more messages: it is stopping, or has stopped."""
-
-
-class RestartsExhausted(OperationError):
-    """An actor failed more often than its supervisor's restart intensity allows."""
-
-
-class StrayExit(OperationError):
-    """Code of an actor ended with what is no ``Exception``; ``__cause__`` has it.
-
-    That is a ``CancelledError`` that is not of its own cancellation (somebody else's future was cancelled),
-    ``SystemExit``, or what a library derives from ``BaseException``. It is a failure of that actor like any other.
-    """
-
-
-def as_failure(raised: BaseException) -> Exception:
-    """Return what somebody's code raised as a failure of that code, for a place that goes on without it.
-
-    Raises:
-        KeyboardInterrupt: ``raised`` is one: a person's word to the whole process.
-    """
-    if isinstance(raised, Exception):
-        return raised
-    if isinstance(raised, KeyboardInterrupt):
-        raise raised
-    failure = StrayExit(f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__)
-    failure.__cause__ = raised
-    return failure
-
-
-def is_stray(raised: BaseException) -> bool:
-    """Whether this is a cancellation of asyncio's although nobody cancelled the task in which it came up.
-
-    Clients do that: a look-up that several share ends with a future that its first waiter cancelled, a pool is closed
-    behind who waits for it. For who called them it is a request that failed.
-    """
-    import asyncio
-
-    if not isinstance(raised, asyncio.CancelledError):
-        return False
-    task = asyncio.current_task()
-    return task is not None and not task.cancelling()
-
-
-class JournalUnavailable(OperationError):
-    """The journal takes no more records for now: its disk is slow or full. Reading goes on.
-
-    What was refused with this error did not happen, and never will.
-    """
-
-    retryable = True
-
-
-class JournalFull(JournalUnavailable):
-    """The disk of the journal is full. The text says which, and how much is free. It goes on once there is room."""
-
-
-class JournalLost(OperationError):
-    """A write to the journal failed in a way after which nothing on disk can be trusted; the process must end."""
-
-
-class JournalCorrupt(OperationError):
-    """The journal's records do not form one unbroken chain. The error names the first record that does not fit."""
-
-
-class JournalLocked(OperationError):
-    """Another process writes this journal."""
-
-    retryable = True
-
-
-class DispatcherBug(InternalError):
-    """The dispatcher met a state that its own rules exclude."""
+from typing import TYPE_CHECKING, Final
+
+from iriscw._publishing import Shelf
+
+if TYPE_CHECKING:
+    from iriscw._errors import (
+        ActorRestarted as ActorRestarted,
+        ActorStopped as ActorStopped,
+        AskInsideDecision as AskInsideDecision,
+        AskTimeout as AskTimeout,
+        DispatcherBug as DispatcherBug,
+        InternalError as InternalError,
+        InvalidArgument as InvalidArgument,
+        InvalidDecision as InvalidDecision,
+        IriscwError as IriscwError,
+        JournalCorrupt as JournalCorrupt,
+        JournalFull as JournalFull,
+        JournalLocked as JournalLocked,
+        JournalLost as JournalLost,
+        JournalUnavailable as JournalUnavailable,
+        MailboxFull as MailboxFull,
+        NoSuchActor as NoSuchActor,
+        OperationError as OperationError,
+        OutcomePending as OutcomePending,
+        OutcomeUnknown as OutcomeUnknown,
+        RestartsExhausted as RestartsExhausted,
+        StrayExit as StrayExit,
+        SystemClosed as SystemClosed,
+        TellInsideDecision as TellInsideDecision,
+        UnhandledMessage as UnhandledMessage,
+        UsageError as UsageError,
+        WrongTask as WrongTask,
+    )
+    from iriscw.bundles.pack import (
+        BundleTooLarge as BundleTooLarge,
+        InvalidBundleFolder as InvalidBundleFolder,
+    )
+    from iriscw.client.errors import (
+        InvalidContextFile as InvalidContextFile,
+        InvalidJob as InvalidJob,
+        JobFailed as JobFailed,
+        NoController as NoController,
+        NotConnected as NotConnected,
+        OrderFailed as OrderFailed,
+        PeerOver as PeerOver,
+        ResultDamaged as ResultDamaged,
+        ValuesUnreadable as ValuesUnreadable,
+        WaitTimeout as WaitTimeout,
+    )
+    from iriscw.cloud.drivers.local.folder import (
+        WorkdirLocked as WorkdirLocked,
+    )
+    from iriscw.cluster import (
+        ClusterNotRunning as ClusterNotRunning,
+        MachinesLeft as MachinesLeft,
+    )
+    from iriscw.config.errors import (
+        ConfigError as ConfigError,
+        ConfigSyntaxError as ConfigSyntaxError,
+        ConfigTooLarge as ConfigTooLarge,
+        ConfigUnreadable as ConfigUnreadable,
+    )
+    from iriscw.deploy.errors import (
+        ClusterRightsMissing as ClusterRightsMissing,
+        ControllerNotReady as ControllerNotReady,
+        NoInstallation as NoInstallation,
+        SeveralInstallations as SeveralInstallations,
+    )
+    from iriscw.fleet.model import (
+        NoSuchGroup as NoSuchGroup,
+    )
+    from iriscw.jobs.errors import (
+        CommandKilled as CommandKilled,
+        CommandNotStarted as CommandNotStarted,
+        GangNotSuspendable as GangNotSuspendable,
+        ImageNotSupported as ImageNotSupported,
+        JobExists as JobExists,
+        KeyReused as KeyReused,
+        NoSuchJob as NoSuchJob,
+        ParentOver as ParentOver,
+        PythonNotSupported as PythonNotSupported,
+        SuspensionRefused as SuspensionRefused,
+        TaskEnded as TaskEnded,
+        TaskNotRunning as TaskNotRunning,
+        TooManyCommands as TooManyCommands,
+        TooManyJobs as TooManyJobs,
+        TooManyTasks as TooManyTasks,
+    )
+    from iriscw.nodes.errors import (
+        AgentAway as AgentAway,
+        CheckpointAmbiguous as CheckpointAmbiguous,
+        CheckpointNeeded as CheckpointNeeded,
+        CheckpointUnknown as CheckpointUnknown,
+        NodeConnected as NodeConnected,
+        NoSuchNode as NoSuchNode,
+        NoSuchOrder as NoSuchOrder,
+        OrderKeyReused as OrderKeyReused,
+        TaskOutOfReach as TaskOutOfReach,
+        TooManyOrders as TooManyOrders,
+    )
+    from iriscw.resources import (
+        InvalidResources as InvalidResources,
+    )
+    from iriscw.rpc.errors import (
+        AddressInUse as AddressInUse,
+        ClientClosed as ClientClosed,
+        InsecureDoor as InsecureDoor,
+        InvalidAddress as InvalidAddress,
+        MessageTooLarge as MessageTooLarge,
+        NeedsAsyncio as NeedsAsyncio,
+        PeerNotTrusted as PeerNotTrusted,
+        PermissionDenied as PermissionDenied,
+        RpcDeadline as RpcDeadline,
+        RpcUnavailable as RpcUnavailable,
+        TooManyUnfinishedBytes as TooManyUnfinishedBytes,
+        Unauthenticated as Unauthenticated,
+        VersionMismatch as VersionMismatch,
+        WrongLoop as WrongLoop,
+    )
+    from iriscw.task.context import (
+        InsideLoop as InsideLoop,
+        NoSuchPort as NoSuchPort,
+        NotInTask as NotInTask,
+    )
+    from iriscw.task.environment import (
+        InvalidPortName as InvalidPortName,
+    )
+    from iriscw.task.framing import (
+        PythonMismatch as PythonMismatch,
+    )
+    from iriscw.task.payload import (
+        NotPicklable as NotPicklable,
+        PayloadTooLarge as PayloadTooLarge,
+    )
+
+__all__ = [
+    "ActorRestarted",
+    "ActorStopped",
+    "AddressInUse",
+    "AgentAway",
+    "AskInsideDecision",
+    "AskTimeout",
+    "BundleTooLarge",
+    "CheckpointAmbiguous",
+    "CheckpointNeeded",
+    "CheckpointUnknown",
+    "ClientClosed",
+    "ClusterNotRunning",
+    "ClusterRightsMissing",
+    "CommandKilled",
+    "CommandNotStarted",
+    "ConfigError",
+    "ConfigSyntaxError",
+    "ConfigTooLarge",
+    "ConfigUnreadable",
+    "ControllerNotReady",
+    "DispatcherBug",
+    "GangNotSuspendable",
+    "ImageNotSupported",
+    "InsecureDoor",
+    "InsideLoop",
+    "InternalError",
+    "InvalidAddress",
+    "InvalidArgument",
+    "InvalidBundleFolder",
+    "InvalidContextFile",
+    "InvalidDecision",
+    "InvalidJob",
+    "InvalidPortName",
+    "InvalidResources",
+    "IriscwError",
+    "JobExists",
+    "JobFailed",
+    "JournalCorrupt",
+    "JournalFull",
+    "JournalLocked",
+    "JournalLost",
+    "JournalUnavailable",
+    "KeyReused",
+    "MachinesLeft",
+    "MailboxFull",
+    "MessageTooLarge",
+    "NeedsAsyncio",
+    "NoController",
+    "NoInstallation",
+    "NoSuchActor",
+    "NoSuchGroup",
+    "NoSuchJob",
+    "NoSuchNode",
+    "NoSuchOrder",
+    "NoSuchPort",
+    "NodeConnected",
+    "NotConnected",
+    "NotInTask",
+    "NotPicklable",
+    "OperationError",
+    "OrderFailed",
+    "OrderKeyReused",
+    "OutcomePending",
+    "OutcomeUnknown",
+    "ParentOver",
+    "PayloadTooLarge",
+    "PeerNotTrusted",
+    "PeerOver",
+    "PermissionDenied",
+    "PythonMismatch",
+    "PythonNotSupported",
+    "RestartsExhausted",
+    "ResultDamaged",
+    "RpcDeadline",
+    "RpcUnavailable",
+    "SeveralInstallations",
+    "StrayExit",
+    "SuspensionRefused",
+    "SystemClosed",
+    "TaskEnded",
+    "TaskNotRunning",
+    "TaskOutOfReach",
+    "TellInsideDecision",
+    "TooManyCommands",
+    "TooManyJobs",
+    "TooManyOrders",
+    "TooManyTasks",
+    "TooManyUnfinishedBytes",
+    "Unauthenticated",
+    "UnhandledMessage",
+    "UsageError",
+    "ValuesUnreadable",
+    "VersionMismatch",
+    "WaitTimeout",
+    "WorkdirLocked",
+    "WrongLoop",
+    "WrongTask",
+]
+
+_MODULE_OF: Final[dict[str, str]] = {
+    "ActorRestarted": "iriscw._errors",
+    "ActorStopped": "iriscw._errors",
+    "AddressInUse": "iriscw.rpc.errors",
+    "AgentAway": "iriscw.nodes.errors",
+    "AskInsideDecision": "iriscw._errors",
+    "AskTimeout": "iriscw._errors",
+    "BundleTooLarge": "iriscw.bundles.pack",
+    "CheckpointAmbiguous": "iriscw.nodes.errors",
+    "CheckpointNeeded": "iriscw.nodes.errors",
+    "CheckpointUnknown": "iriscw.nodes.errors",
+    "ClientClosed": "iriscw.rpc.errors",
+    "ClusterNotRunning": "iriscw.cluster",
+    "ClusterRightsMissing": "iriscw.deploy.errors",
+    "CommandKilled": "iriscw.jobs.errors",
+    "CommandNotStarted": "iriscw.jobs.errors",
+    "ConfigError": "iriscw.config.errors",
+    "ConfigSyntaxError": "iriscw.config.errors",
+    "ConfigTooLarge": "iriscw.config.errors",
+    "ConfigUnreadable": "iriscw.config.errors",
+    "ControllerNotReady": "iriscw.deploy.errors",
+    "DispatcherBug": "iriscw._errors",
+    "GangNotSuspendable": "iriscw.jobs.errors",
+    "ImageNotSupported": "iriscw.jobs.errors",
+    "InsecureDoor": "iriscw.rpc.errors",
+    "InsideLoop": "iriscw.task.context",
+    "InternalError": "iriscw._errors",
+    "InvalidAddress": "iriscw.rpc.errors",
+    "InvalidArgument": "iriscw._errors",
+    "InvalidBundleFolder": "iriscw.bundles.pack",
+    "InvalidContextFile": "iriscw.client.errors",
+    "InvalidDecision": "iriscw._errors",
+    "InvalidJob": "iriscw.client.errors",
+    "InvalidPortName": "iriscw.task.environment",
+    "InvalidResources": "iriscw.resources",
+    "IriscwError": "iriscw._errors",
+    "JobExists": "iriscw.jobs.errors",
+    "JobFailed": "iriscw.client.errors",
+    "JournalCorrupt": "iriscw._errors",
+    "JournalFull": "iriscw._errors",
+    "JournalLocked": "iriscw._errors",
+    "JournalLost": "iriscw._errors",
+    "JournalUnavailable": "iriscw._errors",
+    "KeyReused": "iriscw.jobs.errors",
+    "MachinesLeft": "iriscw.cluster",
+    "MailboxFull": "iriscw._errors",
+    "MessageTooLarge": "iriscw.rpc.errors",
+    "NeedsAsyncio": "iriscw.rpc.errors",
+    "NoController": "iriscw.client.errors",
+    "NoInstallation": "iriscw.deploy.errors",
+    "NoSuchActor": "iriscw._errors",
+    "NoSuchGroup": "iriscw.fleet.model",
+    "NoSuchJob": "iriscw.jobs.errors",
+    "NoSuchNode": "iriscw.nodes.errors",
+    "NoSuchOrder": "iriscw.nodes.errors",
+    "NoSuchPort": "iriscw.task.context",
+    "NodeConnected": "iriscw.nodes.errors",
+    "NotConnected": "iriscw.client.errors",
+    "NotInTask": "iriscw.task.context",
+    "NotPicklable": "iriscw.task.payload",
+    "OperationError": "iriscw._errors",
+    "OrderFailed": "iriscw.client.errors",
+    "OrderKeyReused": "iriscw.nodes.errors",
+    "OutcomePending": "iriscw._errors",
+    "OutcomeUnknown": "iriscw._errors",
+    "ParentOver": "iriscw.jobs.errors",
+    "PayloadTooLarge": "iriscw.task.payload",
+    "PeerNotTrusted": "iriscw.rpc.errors",
+    "PeerOver": "iriscw.client.errors",
+    "PermissionDenied": "iriscw.rpc.errors",
+    "PythonMismatch": "iriscw.task.framing",
+    "PythonNotSupported": "iriscw.jobs.errors",
+    "RestartsExhausted": "iriscw._errors",
+    "ResultDamaged": "iriscw.client.errors",
+    "RpcDeadline": "iriscw.rpc.errors",
+    "RpcUnavailable": "iriscw.rpc.errors",
+    "SeveralInstallations": "iriscw.deploy.errors",
+    "StrayExit": "iriscw._errors",
+    "SuspensionRefused": "iriscw.jobs.errors",
+    "SystemClosed": "iriscw._errors",
+    "TaskEnded": "iriscw.jobs.errors",
+    "TaskNotRunning": "iriscw.jobs.errors",
+    "TaskOutOfReach": "iriscw.nodes.errors",
+    "TellInsideDecision": "iriscw._errors",
+    "TooManyCommands": "iriscw.jobs.errors",
+    "TooManyJobs": "iriscw.jobs.errors",
+    "TooManyOrders": "iriscw.nodes.errors",
+    "TooManyTasks": "iriscw.jobs.errors",
+    "TooManyUnfinishedBytes": "iriscw.rpc.errors",
+    "Unauthenticated": "iriscw.rpc.errors",
+    "UnhandledMessage": "iriscw._errors",
+    "UsageError": "iriscw._errors",
+    "ValuesUnreadable": "iriscw.client.errors",
+    "VersionMismatch": "iriscw.rpc.errors",
+    "WaitTimeout": "iriscw.client.errors",
+    "WorkdirLocked": "iriscw.cloud.drivers.local.folder",
+    "WrongLoop": "iriscw.rpc.errors",
+    "WrongTask": "iriscw._errors",
+}
+"""Where each error is defined."""
+
+_shelf = Shelf(__name__, globals(), _MODULE_OF)
+
+if not TYPE_CHECKING:  # a type checker that saw this would accept every misspelt name
+
+    def __getattr__(name: str) -> object:
+        """Load an error when it is first used (PEP 562)."""
+        return _shelf.load(name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

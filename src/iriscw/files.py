@@ -23,6 +23,8 @@ from pathlib import Path
 
 import attrs
 
+from iriscw._errors import OperationError
+
 PRIVATE_FILE_MODE = 0o600
 PRIVATE_FOLDER_MODE = 0o700
 
@@ -31,6 +33,13 @@ TEMPORARY_PREFIX = ".iriscw-"
 
 _ENTERED = stat.S_IRUSR | stat.S_IXUSR
 _numbers = itertools.count()
+
+
+class StateUnusable(OperationError):
+    """A folder that keeps state cannot be used: it cannot be made or written to, or is not what it should be.
+
+    The text says what. Nothing was touched.
+    """
 
 
 def make_private_folder(path: Path) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.client.client import Client, Connecting
 from iriscw.cloud.drivers.kube.access import find_access
 from iriscw.config.load import load_config
 from iriscw.config.model import ClusterConfig
 from iriscw.deploy.installation import installation_of
 from iriscw.deploy.reaching import ControllerGate, WantedController, open_gate, wish_of
-from iriscw.errors import InvalidArgument
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.keeping import KeptContext
 from iriscw.rpc.tls import client_tls

@@ -11,8 +11,8 @@ from typing import Final
 
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.config.quantities import CpuError, SizeError, format_cpu, format_size, parse_cpu, parse_size
-from iriscw.errors import InvalidArgument
 
 GPU_LIMIT: Final = 1024
 """GPUs that one task may ask for. The largest nodes have 8: the limit only catches slips."""

@@ -24,9 +24,9 @@ from crash_plans import CALLER, CRIU, DURING_HELPER, HELPER, OPERATOR, STAY, THA
 from frozen_states import after
 from stand_in import GIB, StandIn
 
+from iriscw._errors import IriscwError
 from iriscw.agent.client import AgentCaller
 from iriscw.cli.freeze_shown import STEPS
-from iriscw.errors import IriscwError
 from iriscw.freeze.drivers.identities import identify_task
 from iriscw.freeze.drivers.processes.reading import with_all_below
 from iriscw.freeze.model import TaskIdentity

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw._errors import InvalidArgument
 from iriscw.agent.containers import (
     check_id,
     checked_root,
@@ -17,7 +18,6 @@ from iriscw.agent.containers import (
     read_state,
 )
 from iriscw.agent.errors import ContainerAmbiguous, ContainerRefused, ContainerUnknown
-from iriscw.errors import InvalidArgument
 from iriscw.processes.identity import ProcessGone, ProcessIdentity
 from raised import that
 

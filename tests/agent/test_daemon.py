@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifac
 from agent_world import PATIENCE_S, StepWorld, agent_of, freeze_plan, last, machine_of, thaw_plan
 from artifacts import FROZEN, fill
 
+from iriscw._errors import InvalidArgument, OutcomeUnknown, RestartsExhausted
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us
 from iriscw.agent.daemon import Agent
 from iriscw.agent.errors import (
@@ -29,7 +30,6 @@ from iriscw.agent.errors import (
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.cli.outcome import alone
 from iriscw.client.client import connect
-from iriscw.errors import InvalidArgument, OutcomeUnknown, RestartsExhausted
 from iriscw.files import make_private_folder
 from iriscw.freeze.model import ArtifactUnknown, CudaRefused, CudaState, Outcome, TargetGone, UnsafeRequest
 from raised import that

@@ -13,10 +13,10 @@ sys.path.insert(0, str(Path(__file__).parent))  # for agent_world
 from agent_world import StepWorld, freeze_plan, machine_of
 from freeze_world import HOOK
 
+from iriscw._errors import JournalLost
 from iriscw.agent import local as local_module
-from iriscw.agent.errors import AgentStateUnusable
 from iriscw.agent.local import Local
-from iriscw.errors import JournalLost
+from iriscw.files import StateUnusable
 from iriscw.freeze.messages import FreezeTree
 from iriscw.freeze.model import NoRoom, Outcome
 from iriscw.journal import sqlite as sqlite_module
@@ -85,7 +85,7 @@ async def test_a_disk_that_fails_on_the_way(tmp_path, full_from) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "error"), [(errno.ENOSPC, NoRoom), (errno.EDQUOT, NoRoom), (errno.EROFS, AgentStateUnusable)]
+    ("number", "error"), [(errno.ENOSPC, NoRoom), (errno.EDQUOT, NoRoom), (errno.EROFS, StateUnusable)]
 )
 async def test_a_disk_on_which_nothing_can_be_begun(tmp_path, monkeypatch, number, error) -> None:
     """It is said before anything is touched, and nothing is left that the next command would take up."""
@@ -109,5 +109,5 @@ async def test_a_state_that_cannot_be_made(tmp_path, monkeypatch) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(local_module, "check_state", refused)
-    with pytest.raises(AgentStateUnusable, check=that(names=os.strerror(errno.EROFS))):
+    with pytest.raises(StateUnusable, check=that(names=os.strerror(errno.EROFS))):
         await Local(tmp_path, machine_of(StepWorld())).recover()

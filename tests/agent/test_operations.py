@@ -2,6 +2,7 @@
 
 import pytest
 
+from iriscw._errors import InvalidArgument
 from iriscw.agent.errors import AgentStopping, OperationUnknown, TooManyOperations
 from iriscw.agent.operations import (
     OPERATIONS,
@@ -20,7 +21,6 @@ from iriscw.agent.operations import (
     StopOperation,
     taken_up,
 )
-from iriscw.errors import InvalidArgument
 from iriscw.freeze.messages import CancelOperation, FreezeTree
 from iriscw.freeze.model import FreezePlan, TaskIdentity
 from iriscw.runtime import Behavior, ChildSpec

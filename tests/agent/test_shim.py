@@ -16,13 +16,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifac
 from agent_world import PATIENCE_S, StepWorld, agent_of
 from artifacts import FROZEN, fill
 
+from iriscw._errors import InvalidArgument
 from iriscw.agent.caller_folders import tier_of
 from iriscw.agent.errors import ArtifactAmbiguous, ContainerRefused, ContainerUnknown, PathNotAllowed
 from iriscw.agent.local import FreezeUndone
 from iriscw.agent.operations import Asked, OperationKind
 from iriscw.agent.paths import Root
 from iriscw.checkpoint.drivers.store import Folders, default_reading
-from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder
 from iriscw.freeze.model import ArtifactUnknown, CudaRefused, TaskIdentity
 from iriscw.processes.identity import identify

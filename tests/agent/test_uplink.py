@@ -15,9 +15,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "controller"))  # for control
 from agent_world import StepWorld, agent_of, freeze_plan, last
 from controller_world import World
 
+from iriscw._errors import InvalidArgument, NoSuchActor
 from iriscw.agent.uplink.identity import next_life
 from iriscw.agent.uplink.stream import Uplink
-from iriscw.errors import InvalidArgument, NoSuchActor
 from iriscw.nodes.messages import AGENTS, CancelOrder, DescribeNode, DescribeOrder, PlaceOrder
 from iriscw.nodes.model import FreezeOrder, NodeState, NodeView, Order, RemoveOrder, ThawOrder
 from iriscw.rpc.address import Address

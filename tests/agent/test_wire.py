@@ -4,10 +4,10 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw._errors import InvalidArgument
 from iriscw.agent import wire
 from iriscw.agent.operation_views import Made, OperationStep, RunningOperation
 from iriscw.agent.operations import Asked, OperationKind
-from iriscw.errors import InvalidArgument
 from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import CriuOptions, FreezePlan, Hook, HookKind, Numbers, Outcome, TaskIdentity, ThawPlan
 from iriscw.proto.iriscw import v1

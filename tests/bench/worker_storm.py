@@ -26,6 +26,7 @@ import anyio
 import anyio.abc
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.bench.plane import GIB, Figures, MeasurementFailed
 from iriscw.bench.turns import TurnWatch, allow_descriptors
 from iriscw.cloud.model import Capacity
@@ -39,7 +40,6 @@ from iriscw.controller.stores.payloads import Payloads
 from iriscw.controller.stores.results import ResultStore
 from iriscw.controller.stores.stores import Stores
 from iriscw.controller.tokens import ControllerTokens
-from iriscw.errors import OperationError
 from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerSeen
 from iriscw.fleet.model import GroupConfig, WorkerInfo
 from iriscw.proto.iriscw import v1

@@ -6,10 +6,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from iriscw._errors import InvalidArgument, OutcomeUnknown
 from iriscw.bundles.cache import BundleCache, bundle_key
 from iriscw.bundles.pack import BundleLimits, pack
 from iriscw.bundles.unpack import BundleCorrupt
-from iriscw.errors import InvalidArgument, OutcomeUnknown
 
 
 class Source:

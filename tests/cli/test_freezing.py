@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifac
 
 from artifacts import FROZEN, fill
 
+from iriscw._errors import JournalLocked
 from iriscw.agent import local as local_module
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us, thawed_by_us
 from iriscw.agent.local import (
@@ -33,7 +34,6 @@ from iriscw.agent.local import (
 )
 from iriscw.checkpoint.drivers.store import default_reading
 from iriscw.checkpoint.drivers.tiers import Tiers
-from iriscw.errors import JournalLocked
 from iriscw.files import remove_tree
 from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded
 from iriscw.freeze.model import FreezePhase, FreezePlan, Outcome, TaskIdentity, ThawPlan, TreeLeft

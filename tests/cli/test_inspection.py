@@ -3,9 +3,9 @@
 import anyio
 import pytest
 
+from iriscw._errors import InvalidArgument
 from iriscw.cli.inspection import level
 from iriscw.client.model import ActorStatus
-from iriscw.errors import InvalidArgument
 from iriscw.inspection.doors import InspectionDoor
 from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tokens import Role

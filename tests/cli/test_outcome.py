@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from iriscw._errors import InvalidArgument, JournalUnavailable
 from iriscw.agent.errors import UnsafeSocketFolder
 from iriscw.agent.local import ThawFailed
 from iriscw.cli import outcome
@@ -23,7 +24,6 @@ from iriscw.cli.outcome import (
 )
 from iriscw.client.errors import JobFailed, NoController, ResultDamaged
 from iriscw.cloud.drivers.local.folder import WorkdirLocked
-from iriscw.errors import InvalidArgument, JournalUnavailable
 from iriscw.rpc.errors import RpcUnavailable
 
 CODES = [

@@ -4,7 +4,7 @@ import hashlib
 
 import anyio
 
-from iriscw.errors import JournalFull
+from iriscw._errors import JournalFull
 from iriscw.jobs.errors import JobExists, NoSuchJob
 from iriscw.proto.iriscw.v1 import (
     Amount,

@@ -9,11 +9,11 @@ import anyio
 import pytest
 from controller_double import TOKEN, Break, job_of
 
+from iriscw._errors import JournalFull, OutcomePending
 from iriscw.client import contact
 from iriscw.client.calls import CALL_TIMEOUT_S, PATIENCE_S, MethodCalls, RetryReasons
 from iriscw.client.client import connect
 from iriscw.client.submission import Command
-from iriscw.errors import JournalFull, OutcomePending
 from iriscw.jobs.model import JobState
 from iriscw.processes.identity import identify
 from iriscw.proto.iriscw.v1 import (

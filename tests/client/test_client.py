@@ -4,10 +4,10 @@ import anyio
 import pytest
 from controller_double import TOKEN, job_of
 
+from iriscw._errors import InvalidArgument
 from iriscw.client.client import connect
 from iriscw.client.errors import ClientClosed, InvalidJob, JobExists, NeedsAsyncio, NoSuchJob, NotConnected
 from iriscw.client.submission import Command
-from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import JobState
 from iriscw.proto.iriscw.v1 import ExistingJobPolicy, PriorityBand, TaskState
 from iriscw.resources import Resources

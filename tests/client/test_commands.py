@@ -3,10 +3,10 @@
 import pytest
 from controller_double import Break
 
+from iriscw._errors import InvalidArgument
 from iriscw.client.commands import MAX_KEPT_BYTES
 from iriscw.client.errors import CommandKilled, CommandNotStarted, InvalidJob
 from iriscw.client.model import ExecOutput, ExecResult
-from iriscw.errors import InvalidArgument
 from iriscw.proto.iriscw.v1 import ExecTaskReply, ExecTaskRequest, JobRef
 from raised import that
 

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
+from iriscw._errors import JournalFull
 from iriscw.client import contact as module
 from iriscw.client.contact import Contact, why
-from iriscw.errors import JournalFull
 from iriscw.processes.identity import identify
 from iriscw.rpc.errors import RpcCancelled, RpcDeadline, RpcUnavailable
 from raised import that

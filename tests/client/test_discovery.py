@@ -6,10 +6,10 @@ import os
 import pytest
 import trustme
 
+from iriscw._errors import InvalidArgument
 from iriscw.client import discovery
 from iriscw.client.discovery import context_path, discover, read_context, remove_context, write_context
 from iriscw.client.errors import InvalidContextFile, NoController
-from iriscw.errors import InvalidArgument
 from iriscw.rpc.tokens import Secret, write_token_file
 from iriscw.task.context import TaskContext, entered
 from iriscw.task.environment import AttemptFacts

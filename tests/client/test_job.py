@@ -8,9 +8,9 @@ import anyio
 import pytest
 from controller_double import Break, failed_task, job_of, parts_of
 
+from iriscw._errors import InvalidArgument, StrayExit
 from iriscw.client import job as job_module
 from iriscw.client.errors import JobFailed, ResultDamaged, ValuesUnreadable, WaitTimeout
-from iriscw.errors import InvalidArgument, StrayExit
 from iriscw.jobs.model import JobState, TaskState
 from iriscw.proto.iriscw.v1 import Fault, JobState as Wire, LogBatch
 from raised import that

@@ -9,10 +9,10 @@ from pathlib import PurePath
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw._errors import InvalidArgument
 from iriscw.client.errors import InvalidJob
 from iriscw.client.submission import Command, build_submission, is_own_file, parse_constraints
 from iriscw.cloud.model import Mode, Op
-from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import Band, Existing
 from iriscw.resources import Resources
 from iriscw.task.environment import AttemptFacts, InvalidPortName, task_environment

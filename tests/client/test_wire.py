@@ -10,8 +10,8 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw._errors import InvalidArgument
 from iriscw.client import wire
-from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import JobState, TaskState
 from iriscw.proto.iriscw import v1
 from raised import that

@@ -6,6 +6,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw._errors import InvalidArgument
 from iriscw.client.submission import parse_constraints
 from iriscw.cloud.model import (
     UNLIMITED,
@@ -23,7 +24,6 @@ from iriscw.cloud.model import (
     Throttled,
     rfc1123,
 )
-from iriscw.errors import InvalidArgument
 from raised import that
 
 amounts = st.integers(0, 10**6)
@@ -159,7 +159,7 @@ def test_names_of_the_seeds():
 
 def test_cloud_errors_say_whether_to_retry():
     """The base cannot be raised; what the API asked to wait is kept."""
-    with pytest.raises(TypeError, check=that(comes_from="errors.IriscwError.__init__")):
+    with pytest.raises(TypeError, check=that(comes_from="_errors.IriscwError.__init__")):
         CloudError("x")
     assert Throttled("slow", 5).retry_after == 5
     assert Throttled("slow", 5).retryable

@@ -2,9 +2,9 @@
 
 import pytest
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud import wire
 from iriscw.cloud.model import Attributes, Capacity, Constraint, Mode, Op
-from iriscw.errors import InvalidArgument
 from iriscw.proto.iriscw import v1
 
 

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
+from iriscw._errors import UsageError
 from iriscw.config.errors import ConfigError, ConfigTooLarge, Problem, ProblemKind
-from iriscw.errors import UsageError
 
 
 def problem(line):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from iriscw._errors import UsageError
 from iriscw.config.errors import (
     PROBLEMS_SHOWN,
     ConfigError,
@@ -18,7 +19,6 @@ from iriscw.config.errors import (
 )
 from iriscw.config.load import FILE_LIMIT_BYTES, build_config, load_config, parse_config
 from iriscw.config.model import AcceleratorType, Durability, PlatformKind
-from iriscw.errors import UsageError
 from raised import that
 
 SECOND = 1_000_000_000

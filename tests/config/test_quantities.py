@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw._errors import UsageError
 from iriscw.config.quantities import (
     CPU_LIMIT_MILLI,
     DURATION_LIMIT_MS,
@@ -24,7 +25,6 @@ from iriscw.config.quantities import (
     parse_duration,
     parse_size,
 )
-from iriscw.errors import UsageError
 from raised import that
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from iriscw.controller.errors import StateUnusable
 from iriscw.controller.stores.archive import PIECE_BYTES, RESULTS, Archive, StoredDamaged, folders, verified
+from iriscw.files import StateUnusable
 from iriscw.tiers.drivers.fake import FakeObjectStore
 from iriscw.tiers.ports import MAX_PAGE_OBJECTS, StoreUnreachable
 from raised import that

@@ -4,11 +4,11 @@ import anyio
 import pytest
 from controller_world import CONFIG, GIB, Drivers, World
 
+from iriscw._errors import InvalidArgument, JournalLocked, JournalLost
 from iriscw.cloud.drivers.fake import FakeCloud
 from iriscw.cloud.model import Capacity
 from iriscw.config.load import build_config
 from iriscw.controller.assembly import Controller
-from iriscw.errors import InvalidArgument, JournalLocked, JournalLost
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.proto.iriscw import v1
 from waiting import until

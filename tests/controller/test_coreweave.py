@@ -17,10 +17,11 @@ from iriscw.cloud.lifecycle import PodHealth
 from iriscw.cloud.model import Capacity, Forbidden, PodSpec, Unavailable
 from iriscw.config.load import build_config
 from iriscw.controller import mounted_secrets
-from iriscw.controller.errors import NoSuchNamespace, StateUnusable
+from iriscw.controller.errors import NoSuchNamespace
 from iriscw.controller.platforms import coreweave
 from iriscw.controller.platforms.coreweave import IDENTITY_FILE, cluster_identity, kube_settings
 from iriscw.deploy import names
+from iriscw.files import StateUnusable
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 from raised import that

@@ -7,6 +7,7 @@ import anyio
 import pytest
 from controller_world import CONFIG, Drivers, World, get, until
 
+from iriscw._errors import ActorStopped, InvalidArgument
 from iriscw.config.load import build_config
 from iriscw.controller import assembly
 from iriscw.controller.assembly import Controller
@@ -14,7 +15,6 @@ from iriscw.controller.doors.figures import gauge
 from iriscw.controller.feature import Feature, FeatureContext, Parts
 from iriscw.controller.features import commands, fleet, inspection, jobs, nodes, opening
 from iriscw.controller.features.opening import OpenFeatures
-from iriscw.errors import ActorStopped, InvalidArgument
 from iriscw.jobs.messages import JobChanged
 from iriscw.journal.records import record
 from iriscw.rpc.http1 import HttpResponse, Route

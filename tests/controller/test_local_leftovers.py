@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
+from iriscw._errors import ActorStopped, NoSuchActor
 from iriscw.cloud.drivers.local.attempts import WorkerLife
 from iriscw.cloud.model import LABEL_INCARNATION, Unavailable
 from iriscw.controller.platforms import local_leftovers as module
 from iriscw.controller.platforms.local_leftovers import Lives, workers_of
-from iriscw.errors import ActorStopped, NoSuchActor
 from iriscw.jobs.messages import TaskPage
 from iriscw.jobs.model import Ending
 from iriscw.processes.grants import let_go

@@ -12,7 +12,7 @@ from iriscw.cloud.model import Capacity
 from iriscw.cluster import Cluster
 from iriscw.config.load import build_config
 from iriscw.controller.assembly import Controller
-from iriscw.controller.errors import SecretsMissing, StateUnusable
+from iriscw.controller.errors import SecretsMissing
 from iriscw.controller.mounted_secrets import (
     ADMIN_TOKEN,
     AUTHORITY,
@@ -22,6 +22,7 @@ from iriscw.controller.mounted_secrets import (
     PRIVATE_KEY,
     read_secrets,
 )
+from iriscw.files import StateUnusable
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import InsecureDoor, InvalidTls

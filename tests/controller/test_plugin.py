@@ -8,9 +8,9 @@ import pytest
 from iriscw.cloud.drivers.loading import BrokenPlatform, InvalidSettings, Platform
 from iriscw.cloud.model import Capacity, PodSpec
 from iriscw.config.load import build_config
-from iriscw.controller.errors import StateUnusable
 from iriscw.controller.platforms import plugin
 from iriscw.controller.tokens import ControllerTokens
+from iriscw.files import StateUnusable
 from iriscw.rpc.tokens import mint_token
 from raised import that
 

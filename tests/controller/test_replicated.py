@@ -8,10 +8,10 @@ import anyio
 import pytest
 from controller_world import CONFIG, Drivers, World
 
+from iriscw._errors import JournalLocked, JournalLost, OperationError
 from iriscw.config.load import build_config
 from iriscw.controller.assembly import Controller
 from iriscw.controller.errors import OwnershipUnclear
-from iriscw.errors import JournalLocked, JournalLost, OperationError
 from iriscw.jobs.errors import NoSuchJob
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.proto.iriscw import v1

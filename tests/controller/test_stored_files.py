@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from iriscw._errors import OperationError
 from iriscw.controller.stores.stored_files import append_whole, naming, read_at, write_all
-from iriscw.errors import OperationError
 from raised import that
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.controller.errors import StateUnusable
+from iriscw._errors import InvalidArgument
 from iriscw.controller.tokens import AgentPrincipal, ControllerTokens, WorkerPrincipal, keep_token
-from iriscw.errors import InvalidArgument
+from iriscw.files import StateUnusable
 from iriscw.rpc.tokens import Role, Secret
 
 TOKENS = ControllerTokens(Secret("cluster"), [Secret("admin")])

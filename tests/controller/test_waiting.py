@@ -7,11 +7,11 @@ import anyio
 import pytest
 from controller_world import CLIENTS, World
 
+from iriscw._errors import ActorStopped, NoSuchActor
 from iriscw.controller import waiting
 from iriscw.controller.doors.access import Access
 from iriscw.controller.events import EventHub, Subscription
 from iriscw.controller.waiting import WaitingReasons
-from iriscw.errors import ActorStopped, NoSuchActor
 from iriscw.jobs.messages import ExplainJobs, JobReasons
 from iriscw.proto.iriscw import v1
 from iriscw.runtime import ActorSystem

@@ -216,5 +216,5 @@ def test_a_script_without_a_loop(tmp_path):
 
 async def test_a_namespace_beside_a_configuration_is_a_slip():
     """The configuration says it."""
-    with pytest.raises(iriscw.InvalidArgument, check=that(comes_from="kubernetes.connect_kubernetes")):
+    with pytest.raises(iriscw.errors.InvalidArgument, check=that(comes_from="kubernetes.connect_kubernetes")):
         iriscw.connect_kubernetes("cluster.yaml", namespace="iris")

@@ -12,12 +12,12 @@ from contextlib import AsyncExitStack, aclosing
 import anyio
 import pytest
 
+from iriscw._errors import JournalLost, UsageError
 from iriscw.cli.demo.leftovers import files_in, processes_in
 from iriscw.client.client import connect
 from iriscw.client.errors import JobExists, JobFailed, NoSuchJob, NotConnected
 from iriscw.client.submission import Command
 from iriscw.cluster import Cluster, ClusterNotRunning
-from iriscw.errors import JournalLost, UsageError
 from iriscw.jobs.model import JobState, TaskState
 from iriscw.processes.identity import send_signal
 from iriscw.resources import Resources

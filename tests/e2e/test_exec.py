@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from iriscw._errors import InvalidArgument
 from iriscw.client.errors import CommandKilled, CommandNotStarted, TaskEnded
 from iriscw.client.submission import Command
 from iriscw.cloud.model import ExecOutput, ExecResult
@@ -19,7 +20,6 @@ from iriscw.cluster import Cluster
 from iriscw.config.load import build_config
 from iriscw.controller import unregistered
 from iriscw.controller.features import opening
-from iriscw.errors import InvalidArgument
 from iriscw.processes.identity import ProcessGone, read_stat, send_signal
 from iriscw.resources import Resources
 from raised import that

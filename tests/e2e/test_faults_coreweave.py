@@ -18,8 +18,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from iriscw._errors import OperationError
 from iriscw.client.submission import Command
-from iriscw.errors import OperationError
 from iriscw.jobs.model import JobState
 from iriscw.resources import Resources
 from iriscw_sims.coreweave.crd import POOLS

@@ -15,9 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # for kill_cluster
 
 from kill_cluster import PATIENCE_S, SMALL, controller_process, still_serves
 
+from iriscw._errors import JournalFull, OutcomePending
 from iriscw.client.calls import SERVICE
 from iriscw.client.submission import Command
-from iriscw.errors import JournalFull, OutcomePending
 from iriscw.jobs.model import JobState
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel

@@ -13,11 +13,11 @@ import os
 
 from kill_cluster import PATIENCE_S, SMALL, controller_process, resident_bytes, still_serves
 
+from iriscw._errors import InvalidArgument
 from iriscw.client.calls import SERVICE
 from iriscw.client.client import PAGE
 from iriscw.client.errors import JobFailed, PythonNotSupported
 from iriscw.client.submission import Command
-from iriscw.errors import InvalidArgument
 from iriscw.jobs.messages import MAX_PAGE
 from iriscw.jobs.model import MAX_REPLICAS, JobState, TaskState
 from iriscw.proto.iriscw import v1

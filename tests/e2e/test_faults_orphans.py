@@ -17,11 +17,11 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from iriscw._errors import InvalidArgument
 from iriscw.cli.demo.leftovers import processes_in
 from iriscw.client.client import connect
 from iriscw.client.submission import Command
 from iriscw.cluster import Cluster
-from iriscw.errors import InvalidArgument
 from iriscw.processes.sweep import marked_processes
 from iriscw.resources import Resources
 from raised import that

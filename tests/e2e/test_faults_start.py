@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # for kill_cluster
 
 from kill_cluster import PATIENCE_S, SMALL, ControllerProcess, controller_process, still_serves
 
+from iriscw._errors import OutcomeUnknown
 from iriscw.client.submission import Command
-from iriscw.errors import OutcomeUnknown
 from iriscw.jobs.model import JobState
 
 USAGE, REFUSED = 2, 3

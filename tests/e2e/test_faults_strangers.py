@@ -209,7 +209,7 @@ async def test_a_task_that_would_keep_the_controller_busy(cluster):
 
         import anyio
 
-        from iriscw.errors import IriscwError
+        from iriscw._errors import IriscwError
         from iriscw.proto.iriscw import v1
         from iriscw.rpc.client import RpcChannel
         from iriscw.rpc.tokens import read_token_file

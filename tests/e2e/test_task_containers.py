@@ -70,9 +70,9 @@ async def commands_beside(client, wanted):
     where, variable, number = found.stdout.decode().splitlines()
     assert (Path(where).name, variable, found.exit_code, found.stderr) == ("deep", "a b", 5, b"err\n")
     assert int(number) < 100, "it is in the container"
-    with pytest.raises(iriscw.CommandNotStarted):
+    with pytest.raises(iriscw.errors.CommandNotStarted):
         await job.exec(["no-such-program"])
-    with pytest.raises(iriscw.CommandKilled):
+    with pytest.raises(iriscw.errors.CommandKilled):
         await job.exec(["sh", "-c", "setsid sleep 601 & wait"], timeout_s=1)
     left = await job.exec(["sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"])
     assert "sleep 600" in left.stdout.decode()
@@ -86,5 +86,5 @@ async def commands_beside(client, wanted):
             await job.terminate()
 
         tasks.create_task(ends())
-        with pytest.raises(iriscw.CommandKilled):
+        with pytest.raises(iriscw.errors.CommandKilled):
             await job.exec(["sh", "-c", "echo there; exec sleep 602"], output=lambda _: begun.set())

@@ -63,7 +63,7 @@ async def test_a_task_runs_in_its_own_pod(cluster: Cluster, tmp_path) -> None:
     address = await controller_address(cluster)
     async with iriscw.connect(address, read_token_file(tmp_path / "secrets" / "admin-token")) as client:
         wanted = iriscw.Resources(cpu=1, memory="1GiB")
-        with pytest.raises(iriscw.InvalidArgument, check=that(names="image")):
+        with pytest.raises(iriscw.errors.InvalidArgument, check=that(names="image")):
             await client.submit(hello, name="none", resources=wanted, image="two words")
         job = await client.submit(hello, name="smoke", resources=wanted, image="ghcr.io/ada/own:7")
         watching = asyncio.create_task(cluster.until(PODS, tasks))

@@ -6,8 +6,8 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw._errors import OperationError
 from iriscw.cli.freezing import checkpoint, restore
-from iriscw.errors import OperationError
 from iriscw.freeze.criu_log import CAUSES, Cause, classify, error_lines
 from iriscw.freeze.model import CriuFailed, CriuOptions, CriuUnfit, NoRoom, RightsMissing, TargetGone, TargetUnfit
 from profiles import examples

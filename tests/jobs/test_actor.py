@@ -6,8 +6,8 @@ import attrs
 import pytest
 from jobs_world import GIB, World, command_spec, succeed, worker_info
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.model import Capacity, Constraint, Op
-from iriscw.errors import InvalidArgument
 from iriscw.fleet.messages import (
     ActivityChanged,
     Cordon,

@@ -6,8 +6,8 @@ import attrs
 import pytest
 from jobs_world import GIB, World, command_spec, worker_info
 
+from iriscw._errors import NoSuchActor, OperationError
 from iriscw.cloud.model import Capacity
-from iriscw.errors import NoSuchActor, OperationError
 from iriscw.fleet.messages import WorkerLost, WorkerReady
 from iriscw.jobs import registry as registries
 from iriscw.jobs.errors import JobExists

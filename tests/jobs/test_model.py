@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, strategies as st
 from jobs_world import command_spec
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.model import Capacity, Constraint, Op
-from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import (
     JOB_TERMINAL,
     MAX_ENVIRONMENT_BYTES,

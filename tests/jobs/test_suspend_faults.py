@@ -6,8 +6,8 @@ import pytest
 from jobs_world import GIB, command_spec
 from test_jobs_under_faults import Trial
 
+from iriscw._errors import IriscwError
 from iriscw.cloud.model import Capacity
-from iriscw.errors import IriscwError
 from iriscw.jobs.errors import SuspensionRefused
 from iriscw.jobs.job import desired_attempts, ledger as ledgers
 from iriscw.jobs.job.ledger import JobLedger

@@ -4,8 +4,8 @@ import attrs
 import pytest
 from jobs_world import ScriptedWorker, World, command_spec, worker_info
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.model import Capacity
-from iriscw.errors import InvalidArgument
 from iriscw.fleet.messages import WorkerLost, WorkerReady
 from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded, TaskNotRunning
 from iriscw.jobs.messages import DescribeJob, ListJobs, ListTasks, TerminateJob

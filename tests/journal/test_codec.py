@@ -9,7 +9,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.journal.codec import Mismatch, codec_for
 from iriscw.runtime.vocabulary import ActorPath, message
 from raised import that

@@ -117,7 +117,7 @@ def test_torn_log(tmp_path):
 
 def test_locked_by_process(tmp_path):
     """A journal that another process writes is refused, and the refusal names the process."""
-    from iriscw.errors import JournalLocked
+    from iriscw._errors import JournalLocked
 
     process = start(tmp_path / "journal", 0)
     os.read(process.stdout.fileno(), 100)

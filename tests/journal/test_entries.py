@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from iriscw.errors import JournalCorrupt
+from iriscw._errors import JournalCorrupt
 from iriscw.journal.entries import GENESIS, Base, Chain, Entry, EntryKind, seal
 from raised import that
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from iriscw.errors import InvalidArgument, JournalLost
+from iriscw._errors import InvalidArgument, JournalLost
 from iriscw.journal.conformance import REGISTRY, facts
 from iriscw.journal.errors import JournalClosed
 from iriscw.journal.memory import COMPACT_AFTER, MemoryDisk, MemoryJournal

@@ -6,7 +6,7 @@ import sys
 import attrs
 import pytest
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.journal import records
 from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.errors import InvalidRecord, UnreadableRecord

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from iriscw.errors import JournalCorrupt, JournalLocked, JournalLost
+from iriscw._errors import JournalCorrupt, JournalLocked, JournalLost
 from iriscw.journal.conformance import BOUND_BYTES, REGISTRY, Fact, facts
 from iriscw.journal.entries import Entry
 from iriscw.journal.port import JournalStatus

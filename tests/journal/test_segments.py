@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.errors import JournalCorrupt
+from iriscw._errors import JournalCorrupt
 from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.segments import Head, Segment, Snapshot, _encode, base_name, number_of, segment_name
 

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from iriscw.errors import InvalidArgument, JournalCorrupt, JournalLost
+from iriscw._errors import InvalidArgument, JournalCorrupt, JournalLost
 from iriscw.journal import sqlite as module, tool
 from iriscw.journal.conformance import REGISTRY, Fact, facts
 from iriscw.journal.errors import UnsupportedJournal
@@ -166,7 +166,7 @@ def test_broken_index(tmp_path):
     with closing(sqlite3.connect(tmp_path / "journal-000001.db")) as connection:
         connection.execute("delete from entries where sequence = 2")
         connection.commit()
-    with pytest.raises(JournalCorrupt, check=that(comes_from="ledger.OrderLedger.decode", names=("/a", "2"))):
+    with pytest.raises(JournalCorrupt, check=that(comes_from="ledger.Ledger.decode", names=("/a", "2"))):
         journal.read("/a")
     journal.close()
 

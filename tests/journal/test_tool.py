@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from iriscw.errors import InvalidArgument, JournalCorrupt, JournalLocked
+from iriscw._errors import InvalidArgument, JournalCorrupt, JournalLocked
 from iriscw.journal import tool
 from iriscw.journal.conformance import REGISTRY, Fact, facts
 from iriscw.journal.sqlite import SqliteJournal

@@ -2,7 +2,7 @@
 
 import pytest
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.kube.cel import compiled, holds
 from raised import that
 

@@ -7,7 +7,7 @@ import pickle
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.kube.frozen import FrozenDict, FrozenList, freeze, shared, thaw
 from raised import that
 

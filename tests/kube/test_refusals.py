@@ -2,7 +2,7 @@
 
 import pytest
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw_sims.kube import refusals
 
 

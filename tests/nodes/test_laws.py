@@ -11,11 +11,11 @@ sys.path.insert(0, str(Path(__file__).parent))  # for nodes_walk
 
 from nodes_walk import IDENTITY, NODE, Ctx, Walk
 
+from iriscw._errors import ActorRestarted, ActorStopped, AskTimeout, JournalUnavailable, OutcomeUnknown
 from iriscw.agent.uplink import ledger
 from iriscw.agent.uplink.ledger import OrderLedger
 from iriscw.agent.uplink.messages import ORDERS as LEDGER, SESSION, BeginOrder, Now, Past, TakeOrders
 from iriscw.agent.uplink.records import OrderTaken, OrderWithdrawn
-from iriscw.errors import ActorRestarted, ActorStopped, AskTimeout, JournalUnavailable, OutcomeUnknown
 from iriscw.nodes import mirror, orders
 from iriscw.nodes.messages import AGENTS, ORDERS, AgentReplaced, CancelOrder, OrderOver, OrdersWanted, PlaceOrder
 from iriscw.nodes.model import (

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.nodes import wire
 from iriscw.nodes.model import (
     CHECKPOINT,

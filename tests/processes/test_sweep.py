@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.processes.identity import ProcessIdentity, identify
 from iriscw.processes.sweep import carries, marked_processes, processes_told_of, sweep_told_of
 

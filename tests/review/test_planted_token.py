@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from iriscw.controller.errors import StateUnusable
 from iriscw.controller.tokens import keep_token
+from iriscw.files import StateUnusable
 from raised import that
 
 

@@ -6,11 +6,11 @@ import subprocess
 
 import pytest
 
+from iriscw._errors import InvalidArgument
 from iriscw.cli.outcome import report
 from iriscw.cli.output import cell, to_json, visible
 from iriscw.client import discovery
 from iriscw.client.errors import NoController
-from iriscw.errors import InvalidArgument
 from iriscw.processes.identity import identify
 from iriscw.rpc.tokens import Secret
 from raised import that

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import anyio
 from rpc_echo import EchoReply, EchoRequest, EchoServiceBase
 
-from iriscw.errors import InvalidArgument, JournalUnavailable, NoSuchActor
+from iriscw._errors import InvalidArgument, JournalUnavailable, NoSuchActor
 from iriscw.rpc.address import Address
 from iriscw.rpc.context import call_context
 from iriscw.rpc.tokens import ClusterTokens, Principal, Role, Secret

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from rpc_echo import EchoRequest
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.proto.iriscw import v1
 from iriscw.rpc import anatomy
 from iriscw.rpc.anatomy import MAX_UNKNOWN_BYTES, by_number, examine

@@ -10,7 +10,7 @@ import pytest
 from rpc_echo import EchoReply, EchoRequest
 from rpc_world import ADMIN, CHAT, DOWNLOAD, UNARY, UPLOAD, WORKER, EchoService, authenticate
 
-from iriscw.errors import InvalidArgument, JournalUnavailable, NoSuchActor
+from iriscw._errors import InvalidArgument, JournalUnavailable, NoSuchActor
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import (
     ClientClosed,

@@ -8,7 +8,7 @@ import pytest
 from rpc_echo import EchoReply, EchoRequest
 from rpc_world import ADMIN, CHAT, UNARY, UPLOAD, WORKER, EchoService, authenticate
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.rpc import transport
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import MessageTooLarge, PermissionDenied

@@ -16,7 +16,7 @@ import pytest
 from rpc_echo import EchoReply, EchoRequest
 from rpc_world import ADMIN, DOWNLOAD, UNARY, EchoService, authenticate, knock
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.door import PREFACE
 from iriscw.rpc.errors import (

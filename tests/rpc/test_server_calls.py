@@ -12,7 +12,7 @@ import pytest
 from rpc_echo import EchoReply, EchoRequest, EchoServiceBase
 from rpc_world import ADMIN, CHAT, PREFIX, UNARY, EchoService, authenticate
 
-from iriscw.errors import StrayExit
+from iriscw._errors import StrayExit
 from iriscw.rpc import server as server_module
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.context import call_context

@@ -4,8 +4,8 @@ import pytest
 from grpclib.const import Status
 from hypothesis import given, strategies as st
 
-from iriscw import errors
-from iriscw.errors import InternalError, IriscwError, OperationError, UsageError
+from iriscw import _errors as errors
+from iriscw._errors import InternalError, IriscwError, OperationError, UsageError
 from iriscw.rpc import errors as rpc_errors
 from iriscw.rpc.status import MAX_TEXT_CHARS, from_wire, to_wire
 

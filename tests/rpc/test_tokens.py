@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.rpc.errors import InvalidTokenFile
 from iriscw.rpc.tokens import (
     MAX_TOKEN_CHARS,

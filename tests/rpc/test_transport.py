@@ -18,7 +18,7 @@ from hypothesis import given, strategies as st
 from rpc_echo import EchoReply, EchoRequest
 from rpc_world import CHAT, UNARY, WORKER, EchoService, authenticate
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.rpc.buffer import MessageBuffer
 from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import MalformedMessage, MessageTooLarge

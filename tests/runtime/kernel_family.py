@@ -2,7 +2,7 @@
 
 from kernel_words import FAMILY, Planned
 
-from iriscw.errors import InvalidDecision, RestartsExhausted
+from iriscw._errors import InvalidDecision, RestartsExhausted
 from iriscw.runtime import vocabulary as v
 from iriscw.runtime.behavior import Restart, Strategy
 from iriscw.runtime.cell import DRAINING

@@ -17,7 +17,7 @@ from kernel_family import Family
 from kernel_verbs import Verbs
 from kernel_words import FAMILY, Act, Bag, Kind, Life, Node, Planned, Value, Work, evolve
 
-from iriscw.errors import JournalUnavailable, OutcomePending
+from iriscw._errors import JournalUnavailable, OutcomePending
 from iriscw.runtime import vocabulary as v
 from iriscw.runtime.behavior import Backoff, Behavior, ChildSpec, Strategy, Supervision
 from iriscw.runtime.envelope import Envelope, EnvelopeKind

@@ -2,7 +2,7 @@
 
 import pytest
 
-from iriscw.errors import InvalidArgument, UnhandledMessage
+from iriscw._errors import InvalidArgument, UnhandledMessage
 from iriscw.runtime import Backoff, Behavior, ChildSpec, Restart, Shutdown, Strategy, Supervision
 from iriscw.runtime.behavior import RuleTable
 from iriscw.runtime.envelope import Envelope, Slot

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from puppet import Do, puppet
 
-from iriscw.errors import AskInsideDecision
+from iriscw._errors import AskInsideDecision
 from iriscw.runtime import MILLISECOND, SECOND, Behavior, CancelTimer, ChildSpec, Continue, Reply, SetTimer, Spawn
 from iriscw.runtime.dispatcher import (
     ATTENTION,

@@ -9,7 +9,7 @@ from anyio import wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 from puppet import Add, Do, Log, Read, ledger, puppet
 
-from iriscw.errors import (
+from iriscw._errors import (
     ActorRestarted,
     ActorStopped,
     AskInsideDecision,

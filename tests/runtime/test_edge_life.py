@@ -13,7 +13,7 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from puppet import Add, Do, Job, Log, Read, ledger, puppet
 
-from iriscw.errors import ActorStopped, JournalLost, OutcomeUnknown, RestartsExhausted, SystemClosed, WrongTask
+from iriscw._errors import ActorStopped, JournalLost, OutcomeUnknown, RestartsExhausted, SystemClosed, WrongTask
 from iriscw.journal.memory import MemoryDisk, MemoryJournal
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.runtime import (

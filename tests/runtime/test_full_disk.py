@@ -6,7 +6,7 @@ from anyio import wait_all_tasks_blocked
 from hypothesis import given, strategies as st
 from puppet import Add, Do, Log, Read, ledger, puppet
 
-from iriscw.errors import AskTimeout, JournalFull, JournalUnavailable, OutcomePending, OutcomeUnknown
+from iriscw._errors import AskTimeout, JournalFull, JournalUnavailable, OutcomePending, OutcomeUnknown
 from iriscw.journal.memory import MemoryDisk, MemoryJournal
 from iriscw.journal.records import record
 from iriscw.runtime import (

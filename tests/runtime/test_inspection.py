@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 from puppet import Do, puppet
 
-from iriscw.errors import InvalidArgument, NoSuchActor
+from iriscw._errors import InvalidArgument, NoSuchActor
 from iriscw.runtime import SECOND, Behavior, SetTimer, Spawn, Stash, StopChild, inspection
 from iriscw.runtime.behavior import Backoff, ChildSpec, Supervision
 from iriscw.runtime.inspection import failure_text, inspect

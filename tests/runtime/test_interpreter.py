@@ -3,7 +3,7 @@
 import pytest
 from puppet import Add, Added, Do, Job, Read, ledger, puppet
 
-from iriscw.errors import ActorStopped, AskTimeout, InvalidDecision, MailboxFull
+from iriscw._errors import ActorStopped, AskTimeout, InvalidDecision, MailboxFull
 from iriscw.journal.records import record
 from iriscw.runtime import (
     KEEP,

@@ -1,6 +1,6 @@
 """Named laws and regressions of the kernel: each run once failed, or shows what random runs rarely reach."""
 
-from iriscw.errors import ActorRestarted, ActorStopped, MailboxFull
+from iriscw._errors import ActorRestarted, ActorStopped, MailboxFull
 from iriscw.journal.records import record
 from iriscw.runtime import vocabulary as v
 from iriscw.runtime.behavior import Backoff, Behavior, ChildSpec, Restart, Shutdown, Strategy, Supervision

@@ -2,7 +2,7 @@
 
 import pytest
 
-from iriscw.errors import ActorRestarted, ActorStopped, InvalidDecision
+from iriscw._errors import ActorRestarted, ActorStopped, InvalidDecision
 from iriscw.journal.records import record
 from iriscw.runtime import (
     SECOND,

@@ -3,7 +3,7 @@
 import pytest
 from puppet import Add, Do, Job, ledger, puppet
 
-from iriscw.errors import DispatcherBug
+from iriscw._errors import DispatcherBug
 from iriscw.runtime import SECOND, Arrived, Cancel, Close, Completed, Feed, Open, Restart, Run, StopSelf
 from iriscw.runtime.operations import OperationPhase
 from iriscw.runtime.vocabulary import ROOT

@@ -7,7 +7,7 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from puppet import Added, Do, Job, Log, Read, puppet
 
-from iriscw.errors import StrayExit
+from iriscw._errors import StrayExit
 from iriscw.journal.memory import MemoryDisk, MemoryJournal
 from iriscw.runtime import (
     ActorSystem,

@@ -5,7 +5,7 @@ import ast
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.plan_text import MAX_TEXT_CHARS, imports_for, pack, plan_text, read_plan, unpack
 from iriscw_sims.strategies import plans
 from iriscw_sims.swarm import draw_plan

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.errors import UsageError
+from iriscw._errors import UsageError
 from iriscw_sims import Fault, World, draw_plan
 from iriscw_sims.plans import (
     FORMAT,

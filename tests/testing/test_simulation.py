@@ -2,7 +2,7 @@
 
 import pytest
 
-from iriscw.errors import AskTimeout, InvalidArgument, MailboxFull, NoSuchActor, OutcomeUnknown
+from iriscw._errors import AskTimeout, InvalidArgument, MailboxFull, NoSuchActor, OutcomeUnknown
 from iriscw.journal.records import record
 from iriscw.runtime import (
     SECOND,

@@ -15,9 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import JOB_TOKEN, TOKEN, Controller, alive, authenticate, serving, settings, world
 
+from iriscw._errors import InvalidArgument, JournalLocked
 from iriscw.bundles.pack import pack
 from iriscw.client.client import connect
-from iriscw.errors import InvalidArgument, JournalLocked
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied
 from iriscw.rpc.server import RpcServer

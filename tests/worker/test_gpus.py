@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import Controller, Ctx, serving, settings, world
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.model import Capacity
-from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import Ending, Resumption
 from iriscw.processes.ends import ProcessEnd
 from iriscw.proto.iriscw import v1

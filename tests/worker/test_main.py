@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import JOB_TOKEN, TOKEN, Controller, alive, serving, settings
 
+from iriscw._errors import UsageError
 from iriscw.cloud.kube.tasks import TaskPods, encode_task_pods
 from iriscw.cloud.model import Capacity
-from iriscw.errors import UsageError
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.tokens import write_token_file
 from iriscw.worker.__main__ import (

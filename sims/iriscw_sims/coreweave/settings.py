@@ -11,7 +11,7 @@ from random import Random
 
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw_sims.coreweave.shapes import GENERIC, Shape
 

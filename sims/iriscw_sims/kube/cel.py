@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 
 Scope: TypeAlias = dict[str, Any]
 Term: TypeAlias = Callable[[Scope], Any]

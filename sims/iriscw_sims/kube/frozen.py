@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 
 
 def _refuse(self: object, *_args: object, **_words: object) -> NoReturn:

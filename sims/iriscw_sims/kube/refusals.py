@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw_sims.kube.messages import Response
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.freeze.cuda_codes import NOT_SUPPORTED, OPERATING_SYSTEM, UNKNOWN, refusal
 from iriscw.freeze.model import (
     ArtifactRefused,

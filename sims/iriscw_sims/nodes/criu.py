@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.freeze.gates import USERFAULTFD
 from iriscw.freeze.model import (
     ArtifactRefused,

@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from iriscw._errors import ActorStopped, MailboxFull, NoSuchActor, OperationError, UsageError
 from iriscw.agent.claims import TargetBusy
 from iriscw.agent.operation_views import Board
 from iriscw.agent.operations import (
@@ -32,7 +33,6 @@ from iriscw.agent.operations import (
 )
 from iriscw.agent.recovery import known_of, left_in
 from iriscw.agent.tree import tree
-from iriscw.errors import ActorStopped, MailboxFull, NoSuchActor, OperationError, UsageError
 from iriscw.freeze.drivers.desk import Desk, unseen
 from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
 from iriscw.freeze.model import Outcome

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from iriscw.errors import OperationError, UsageError
+from iriscw._errors import OperationError, UsageError
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
     CriuOptions,

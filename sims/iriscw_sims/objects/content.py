@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 
 MAX_RENDERED_BYTES = 1 << 30
 """The longest content that is rendered in one piece: what a test machine has room for."""

@@ -18,7 +18,7 @@ import anyio
 import anyio.lowlevel
 import attrs
 
-from iriscw.errors import InvalidArgument, OperationError
+from iriscw._errors import InvalidArgument, OperationError
 from iriscw.tiers.ports import (
     CHUNK_BYTES,
     MAX_PAGE_OBJECTS,

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.runtime.vocabulary import SECOND
 
 

@@ -6,7 +6,7 @@ of the storage. Clients tell errors apart by the code, and by the status alone w
 
 from __future__ import annotations
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw_sims.objects.messages import Answer, HeadBucket, HeadObject, Operation
 
 CODES: dict[str, tuple[int, str]] = {

@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.objects.bucket import Bucket
 from iriscw_sims.objects.content import Content
 from iriscw_sims.objects.messages import (

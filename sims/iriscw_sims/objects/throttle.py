@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.runtime.vocabulary import SECOND
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.kube.kinds import Json
 from iriscw_sims.processes.containers import ProcessContainers
 from iriscw_sims.processes.inside import ProcessStreams

@@ -26,7 +26,7 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.files import make_private_folder
 from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.environment import basic_environment

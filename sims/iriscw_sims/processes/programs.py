@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw_sims.kube.kinds import Json, nested
 
 Read: TypeAlias = Callable[[str], Json | None]

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.files import make_private_folder, write_atomic
 from iriscw_sims.kube.kinds import Json
 from iriscw_sims.kube.messages import Request

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.rpc.tokens import Secret
 from iriscw_sims.kube.frozen import freeze
 from iriscw_sims.kube.kinds import Json

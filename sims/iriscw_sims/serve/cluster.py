@@ -8,7 +8,7 @@ from typing import Protocol
 
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.coreweave import crd
 from iriscw_sims.coreweave.coreweave import CoreWeave
 from iriscw_sims.coreweave.settings import FAITHFUL, QUICK, Settings, Span

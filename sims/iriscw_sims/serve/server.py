@@ -25,7 +25,7 @@ from typing import Any, Self
 import attrs
 from aiohttp import web
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.files import read_bounded
 from iriscw.rpc.errors import InsecureDoor, InvalidTls
 from iriscw.rpc.listening import exposed_addresses, named_errors

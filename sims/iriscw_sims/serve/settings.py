@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.coreweave.fault_points import NAMES
 
 SLOWEST, FASTEST = 0.01, 100_000.0

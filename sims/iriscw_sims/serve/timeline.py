@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 
 TIMERS_LIMIT = 1_000_000
 """Timers that wait: a few for each pod and node of a fleet of a hundred thousand."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iriscw.errors import InternalError, UsageError
+from iriscw._errors import InternalError, UsageError
 
 
 class StuckLoop(InternalError):

@@ -26,7 +26,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context
 from typing import Any, NoReturn, Protocol, TypeVarTuple, Unpack
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.transport.errors import HorizonPassed, SpinningLoop, StuckLoop, Unsimulated
 
 Arguments = TypeVarTuple("Arguments")

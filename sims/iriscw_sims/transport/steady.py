@@ -24,7 +24,7 @@ from typing import Any
 
 from anyio._backends import _asyncio as backend
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.transport.errors import Unsimulated
 from iriscw_sims.transport.loop import VirtualLoop
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.freeze.drivers.processes.reading import ancestors
 from iriscw.freeze.model import TaskIdentity
 from iriscw.processes.identity import boot_id

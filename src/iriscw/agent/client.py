@@ -17,11 +17,11 @@ from pathlib import Path
 
 import anyio
 
+from iriscw._errors import IriscwError
 from iriscw.agent import wire
 from iriscw.agent.channel import Calling
 from iriscw.agent.local import UNDO_PATIENCE_S
 from iriscw.agent.operation_views import RunningOperation
-from iriscw.errors import IriscwError
 from iriscw.freeze.model import FreezePlan, ThawPlan
 from iriscw.proto.iriscw import v1
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.agent.errors import ContainerAmbiguous, ContainerRefused, ContainerUnknown
-from iriscw.errors import InvalidArgument
 from iriscw.files import decode_json, read_bounded
 from iriscw.freeze.model import TaskIdentity
 from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify

@@ -29,6 +29,15 @@ import anyio.to_thread
 import attrs
 from attrs import validators
 
+from iriscw._errors import (
+    ActorStopped,
+    InvalidArgument,
+    IriscwError,
+    JournalLocked,
+    JournalUnavailable,
+    MailboxFull,
+    SystemClosed,
+)
 from iriscw.agent.caller_folders import PREFIX, Places, tier_of
 from iriscw.agent.claims import TargetBusy, claim
 from iriscw.agent.container_operations import Boxes
@@ -71,15 +80,6 @@ from iriscw.agent.uplink.stream import Uplink
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import ListedArtifact, TierUse
-from iriscw.errors import (
-    ActorStopped,
-    InvalidArgument,
-    IriscwError,
-    JournalLocked,
-    JournalUnavailable,
-    MailboxFull,
-    SystemClosed,
-)
 from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
 from iriscw.freeze.model import ArtifactUnknown, Progress, UnsafeRequest
 from iriscw.inspection.doors import InspectionDoor

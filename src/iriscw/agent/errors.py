@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iriscw.errors import OperationError, UsageError
+from iriscw._errors import OperationError, UsageError
 
 
 class AgentRunning(OperationError):
@@ -37,10 +37,6 @@ class UnsafeSocketFolder(UsageError):
 
 class UnsafeStateFolder(UsageError):
     """Somebody else could write to the state folder, or to the agent's part of it: what stands there is run."""
-
-
-class AgentStateUnusable(OperationError):
-    """The state folder cannot be written to: its file system is read-only, or fails. Nothing was touched."""
 
 
 class PathNotAllowed(UsageError):

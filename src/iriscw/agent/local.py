@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING
 import anyio
 import attrs
 
+from iriscw._errors import IriscwError, JournalLocked, OperationError
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us, thawed_by_us
 from iriscw.agent.state import check_state, usable
 from iriscw.checkpoint.drivers.loading import JOURNAL, TIER_NAME, load_tier, named_tier, open_tier, tier_names
 from iriscw.checkpoint.drivers.plug import TierContext
 from iriscw.checkpoint.drivers.tiers import Tiers
-from iriscw.errors import IriscwError, JournalLocked, OperationError
 from iriscw.files import make_private_folder, read_bounded, remove_tree
 from iriscw.freeze import actor
 from iriscw.freeze.drivers.criu.network import forget

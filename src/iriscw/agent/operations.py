@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.agent.errors import AgentStopping, OperationUnknown, TooManyOperations
-from iriscw.errors import InvalidArgument
 from iriscw.freeze.messages import CancelOperation, FreezeTree, ThawTree
 from iriscw.runtime.behavior import ChildSpec
 from iriscw.runtime.vocabulary import (

@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from iriscw.agent.errors import AgentStateUnusable, UnsafeSocketFolder, UnsafeStateFolder
-from iriscw.errors import IriscwError, UsageError
-from iriscw.files import make_private_folder
+from iriscw._errors import IriscwError, UsageError
+from iriscw.agent.errors import UnsafeSocketFolder, UnsafeStateFolder
+from iriscw.files import StateUnusable, make_private_folder
 from iriscw.freeze.model import NoRoom
 
 
@@ -30,7 +30,7 @@ def usable(state: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoRoom(f"the file system of {state} is full: nothing was touched") from error
         why = error.strerror or error
-        raise AgentStateUnusable(f"{state} cannot be used, nothing was touched: {why}") from error
+        raise StateUnusable(f"{state} cannot be used, nothing was touched: {why}") from error
 
 
 def check_state(folder: Path) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.agent.operation_views import Made, OperationStep, RunningOperation
 from iriscw.agent.operations import Asked, OperationKind
 from iriscw.checkpoint.drivers.loading import TIER_NAME, default_tier
 from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
 from iriscw.checkpoint.model import ListedArtifact
-from iriscw.errors import InvalidArgument
 from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import CriuOptions, FreezePlan, Hook, HookKind, Numbers, Outcome, TaskIdentity, ThawPlan
 from iriscw.proto.iriscw import v1

@@ -27,9 +27,9 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.bench.plane import GIB, MeasurementFailed
 from iriscw.bench.turns import allow_descriptors
-from iriscw.errors import OperationError
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import BidiCall, RpcChannel
 from iriscw.rpc.tokens import Secret

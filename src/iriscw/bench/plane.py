@@ -15,8 +15,8 @@ from typing import Any, Self, TypeAlias
 
 import attrs
 
+from iriscw._errors import InternalError
 from iriscw.cloud.model import Attributes, Capacity
-from iriscw.errors import InternalError
 from iriscw.fleet.messages import WorkerReady
 from iriscw.fleet.model import WorkerInfo
 from iriscw.jobs.actor import JobsConfig, jobs_child

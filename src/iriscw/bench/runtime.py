@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 
 TESTS = ("tell", "tell_state", "tell_command", "ask", "ring", "spawn")
 PEERS = ("queue", "pykka", "xoscar")

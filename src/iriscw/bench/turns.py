@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.rpc.pacing import FewAtATime
 
 SPARE_DESCRIPTORS = 256

@@ -15,9 +15,9 @@ from typing import Protocol
 import anyio
 import anyio.to_thread
 
+from iriscw._errors import InvalidArgument
 from iriscw.bundles.pack import BundleLimits
 from iriscw.bundles.unpack import unpack, verify
-from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder
 
 _ID = re.compile(r"[0-9a-f]{64}")

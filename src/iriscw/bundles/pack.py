@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import attrs
 
-from iriscw.errors import UsageError
+from iriscw._errors import UsageError
 
 DEFAULT_EXCLUDES = (".git", "__pycache__", "*.pyc", ".venv", "node_modules", ".mypy_cache", ".pytest_cache")
 

@@ -15,8 +15,8 @@ import zipfile
 import zlib
 from pathlib import Path
 
+from iriscw._errors import OperationError
 from iriscw.bundles.pack import BundleLimits, InvalidBundleFolder, check_name
-from iriscw.errors import OperationError
 
 _COPY_BYTES = 1 << 20
 

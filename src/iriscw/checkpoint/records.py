@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from iriscw.errors import IriscwError
+from iriscw._errors import IriscwError
 from iriscw.freeze.model import FrozenTree
 from iriscw.journal.records import REGISTRY, record
 from iriscw.runtime.vocabulary import message

@@ -22,9 +22,9 @@ from iriscw.cli.tier_options import PLACE_OPTIONS
 from iriscw.runtime.vocabulary import SECOND
 
 if TYPE_CHECKING:
+    from iriscw._errors import IriscwError
     from iriscw.agent.client import AgentCaller
     from iriscw.agent.operation_views import RunningOperation
-    from iriscw.errors import IriscwError
     from iriscw.freeze.model import FreezePlan, ThawPlan
     from iriscw.proto.iriscw import v1
 

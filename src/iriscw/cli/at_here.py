@@ -32,9 +32,9 @@ from iriscw.cli.output import OutputLost, age, cell, plain, visible
 from iriscw.cli.tier_options import budgets_of
 
 if TYPE_CHECKING:
+    from iriscw._errors import IriscwError
     from iriscw.agent.local import Local
     from iriscw.checkpoint.model import ListedArtifact
-    from iriscw.errors import IriscwError
     from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
     from iriscw.freeze.model import FreezePlan, ThawPlan
 

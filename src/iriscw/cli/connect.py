@@ -22,11 +22,11 @@ import anyio.to_thread
 import attrs
 import click
 
+from iriscw._errors import OperationError, UsageError
 from iriscw.cli.manifests import CONFIG, cluster_options
 from iriscw.cli.outcome import DONE, INTERRUPTED, run_async
 from iriscw.cli.output import format_option, show_one, visible
 from iriscw.client.discovery import context_path, read_context, remove_context, write_context
-from iriscw.errors import OperationError, UsageError
 from iriscw.files import read_bounded, write_atomic
 from iriscw.processes.stopping import stopping_signals
 from iriscw.rpc.errors import InvalidTls

@@ -17,13 +17,13 @@ import anyio
 import attrs
 import click
 
+from iriscw._errors import IriscwError
 from iriscw._version import __version__
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.manifests import CONFIG, cluster_options
 from iriscw.cli.outcome import UNWELL, run_async
 from iriscw.cli.output import cell, emit, format_option, show, size, table, terminal_columns, visible
 from iriscw.client.discovery import context_path, read_context
-from iriscw.errors import IriscwError
 
 if TYPE_CHECKING:
     from iriscw.doctor.findings import Finding as ClusterFinding

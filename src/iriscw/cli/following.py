@@ -16,13 +16,13 @@ from typing import Any, Final
 import anyio
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.cli.attempts import fields
 from iriscw.cli.outcome import DONE, UNWELL
 from iriscw.cli.output import cell, emit, show_one, visible
 from iriscw.client.advice import advice
 from iriscw.client.job import LAST_WORDS_LINES, Job
 from iriscw.client.model import JobState, JobStatus, LogLine, TaskState
-from iriscw.errors import OperationError
 
 WAITING_S: Final = 2.0
 """How long a job waits before its user is told why, and how often the reason is looked at: a machine that is there

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.processes.supervised import FilterRefused, not_started
 from iriscw.processes.supervisor import install_filter
 from iriscw.processes.syscall_filter import FREEZABLE, hindrance

@@ -20,7 +20,7 @@ from iriscw.cli.outcome import headline
 from iriscw.cli.output import emit, show, to_json, to_yaml, visible
 
 if TYPE_CHECKING:
-    from iriscw.errors import IriscwError
+    from iriscw._errors import IriscwError
     from iriscw.freeze.messages import OperationChanged, OperationEnded
     from iriscw.freeze.model import FreezePlan, Progress, ThawPlan
 

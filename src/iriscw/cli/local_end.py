@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from iriscw._errors import OperationError, UsageError
 from iriscw.cli.output import emit
 from iriscw.client.discovery import read_context
-from iriscw.errors import OperationError, UsageError
 from iriscw.processes.identity import ProcessGone, pidfd_of
 
 PATIENCE_S: Final = 120.0

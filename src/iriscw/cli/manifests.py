@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
+from iriscw._errors import UsageError
 from iriscw.cli.kinds import Duration
 from iriscw.cli.local_end import end_local
 from iriscw.cli.outcome import UNWELL, run_async
 from iriscw.cli.output import emit, visible
 from iriscw.client.discovery import context_path
-from iriscw.errors import UsageError
 
 if TYPE_CHECKING:
     from iriscw.cloud.drivers.kube.objects import Objects

@@ -21,8 +21,8 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from iriscw._errors import OperationError, UsageError
 from iriscw.cli.output import visible
-from iriscw.errors import OperationError, UsageError
 
 DONE: Final = 0
 UNWELL: Final = 1

@@ -16,7 +16,7 @@ from typing import Any, Final, TextIO, TypeVar
 import attrs
 import click
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 
 FORMATS: Final = ("table", "json", "yaml")
 _MARGIN: Final = 2

@@ -13,13 +13,13 @@ import anyio
 import click
 from click.core import ParameterSource
 
+from iriscw._errors import UsageError
 from iriscw.cli.groups import CommandGroup
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.kinds import NodeCpu, SizeType
 from iriscw.cli.outcome import run_async
 from iriscw.client.discovery import check_context, context_path, read_context, remove_context, write_context
 from iriscw.config.load import load_config
-from iriscw.errors import UsageError
 from iriscw.processes.stopping import stopping_signals
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import click
 
+from iriscw._errors import OperationError, UsageError
 from iriscw.cli.attempts import fields
 from iriscw.cli.connection import connection_options, find_job, with_client
 from iriscw.cli.following import code_of
@@ -18,7 +19,6 @@ from iriscw.client.client import Client
 from iriscw.client.errors import WaitTimeout
 from iriscw.client.job import Job
 from iriscw.client.model import JobStatus
-from iriscw.errors import OperationError, UsageError
 
 
 @click.command()

@@ -18,10 +18,10 @@ from typing import Final, TypeVar
 
 import anyio
 
+from iriscw._errors import OperationError
 from iriscw.client import wire
 from iriscw.client.contact import Contact
 from iriscw.client.model import JobStatus
-from iriscw.errors import OperationError
 from iriscw.processes.identity import ProcessIdentity
 from iriscw.proto.iriscw.v1 import (
     FetchLogsRequest,

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from iriscw._errors import InvalidArgument
 from iriscw.client import nodes as at_nodes, suspending, wire
 from iriscw.client.calls import INSPECTION, MethodCalls
 from iriscw.client.discovery import ControllerEndpoint, authority_of, discover, is_network_trusted
@@ -27,7 +28,6 @@ from iriscw.client.model import (
 from iriscw.client.nodes import Checkpoint
 from iriscw.client.submission import Command, Constraints, Submission, build_submission
 from iriscw.client.upload import upload
-from iriscw.errors import InvalidArgument
 from iriscw.processes.identity import ProcessIdentity
 from iriscw.proto.iriscw.v1 import (
     ClusterStatus as WireClusterStatus,

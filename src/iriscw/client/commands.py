@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from iriscw._errors import OperationError
 from iriscw.client.calls import SERVICE, MethodCalls
 from iriscw.client.errors import CommandKilled
 from iriscw.client.model import ExecOutput, ExecResult
-from iriscw.errors import OperationError
 from iriscw.proto.iriscw.v1 import ExecTaskReply, ExecTaskRequest
 from iriscw.rpc.errors import RpcCancelled, RpcDeadline, RpcUnavailable
 

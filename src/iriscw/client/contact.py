@@ -22,7 +22,7 @@ from typing import Final
 
 import anyio
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.processes.identity import ProcessIdentity, is_alive
 from iriscw.rpc.errors import NO_KEEPALIVE, RpcCancelled, RpcDeadline, RpcUnavailable
 

@@ -30,8 +30,8 @@ from typing import Final
 
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.client.errors import InvalidContextFile, NoController
-from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder, read_bounded, write_atomic
 from iriscw.processes.identity import ProcessIdentity, identify, is_alive
 from iriscw.rpc.address import Address

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from iriscw.errors import InternalError, InvalidArgument, OperationError, UsageError
+from iriscw._errors import InternalError, InvalidArgument, OperationError, UsageError
 from iriscw.fleet.model import NoSuchGroup
 from iriscw.jobs.errors import (
     CommandKilled,

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import anyio
 
+from iriscw._errors import InvalidArgument, OperationError, UsageError, as_failure
 from iriscw.client import commands, peers, wire
 from iriscw.client.advice import advice
 from iriscw.client.calls import MethodCalls
@@ -21,7 +22,6 @@ from iriscw.client.errors import JobFailed, ResultDamaged, ValuesUnreadable, Wai
 from iriscw.client.lines import LineReader
 from iriscw.client.model import Endpoint, ExecOutput, ExecResult, JobStatus, LogLine, PeerAddress, TaskStatus
 from iriscw.client.submission import Command
-from iriscw.errors import InvalidArgument, OperationError, UsageError, as_failure
 from iriscw.jobs.model import JobState, TaskState
 from iriscw.proto.iriscw.v1 import (
     ExecTaskRequest,

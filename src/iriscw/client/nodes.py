@@ -10,10 +10,10 @@ from typing import Any, Final
 import anyio
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.client.calls import MethodCalls
 from iriscw.client.errors import OrderFailed
 from iriscw.client.model import NodeStatus, OrderStatus, TierStatus
-from iriscw.errors import InvalidArgument
 from iriscw.proto.iriscw.v1 import (
     CancelOrderRequest,
     CheckpointTaskRequest,

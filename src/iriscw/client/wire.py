@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from iriscw._errors import InvalidArgument
 from iriscw.client import model
 from iriscw.cloud import wire as cloud
-from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import Band, Ending, Existing, JobSpec, JobState, TaskState
 from iriscw.jobs.wire import read_suspension
 from iriscw.proto.iriscw.v1 import (

@@ -21,7 +21,7 @@ from typing import ClassVar, TypeAlias
 
 import attrs
 
-from iriscw.errors import InvalidArgument, OperationError, UsageError
+from iriscw._errors import InvalidArgument, OperationError, UsageError
 
 AttributeValue: TypeAlias = str | int
 

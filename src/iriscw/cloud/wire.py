@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.model import Attributes, AttributeValue, Capacity, Constraint, Mode, Op
-from iriscw.errors import InvalidArgument
 from iriscw.proto.iriscw import v1
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from iriscw.errors import UsageError
+from iriscw._errors import UsageError
 
 PROBLEMS_SHOWN = 50
 """Problems that an error's text lists; clang stops at 20, but a configuration is mended in one go."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from iriscw.errors import UsageError
+from iriscw._errors import UsageError
 
 SIZE_LIMIT_BYTES = 2**63 - 1
 """The largest size: what an int64 on the wire holds."""

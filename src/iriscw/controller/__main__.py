@@ -10,9 +10,9 @@ from pathlib import Path
 
 import anyio
 
+from iriscw._errors import IriscwError, UsageError
 from iriscw.controller.logging import configure
 from iriscw.controller.serve import serve
-from iriscw.errors import IriscwError, UsageError
 from iriscw.rpc.pacing import short_turned_loop
 
 USAGE = 2

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 import anyio.to_thread
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.config.advice import advice
 from iriscw.config.model import ClusterConfig
@@ -51,7 +52,6 @@ from iriscw.controller.kept_state import open_state
 from iriscw.controller.platforms.opening import OpenPlatform, open_platform
 from iriscw.controller.stores.logs import LogLimits
 from iriscw.controller.usual_port import dialled, usual_port
-from iriscw.errors import InvalidArgument
 from iriscw.fleet.policy import Policy, default_policy
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.rpc.address import Address

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from iriscw.errors import OperationError, UsageError
+from iriscw._errors import OperationError, UsageError
 from iriscw.rpc.errors import Unauthenticated
-
-
-class StateUnusable(OperationError):
-    """The controller's folder cannot be used: it cannot be made, or a file in it is not what it should be."""
 
 
 class SecretsMissing(UsageError):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 
 if TYPE_CHECKING:
     from iriscw.config.model import ClusterConfig

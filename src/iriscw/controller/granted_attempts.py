@@ -28,8 +28,8 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.controller.stores.stored_files import append_whole, naming
-from iriscw.errors import OperationError
 from iriscw.files import write_atomic
 
 Key = tuple[str, str]

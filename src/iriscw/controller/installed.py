@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from iriscw.errors import UsageError
+from iriscw._errors import UsageError
 
 if TYPE_CHECKING:
     from iriscw.controller.feature import Feature

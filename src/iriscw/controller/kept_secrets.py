@@ -9,10 +9,9 @@ import anyio.to_thread
 import attrs
 
 from iriscw.config.model import ClusterConfig
-from iriscw.controller.errors import StateUnusable
 from iriscw.controller.mounted_secrets import METRICS_TOKEN, GivenSecrets, read_secrets
 from iriscw.controller.tokens import ControllerTokens, keep_token
-from iriscw.files import make_private_folder
+from iriscw.files import StateUnusable, make_private_folder
 from iriscw.rpc.tokens import Secret
 
 

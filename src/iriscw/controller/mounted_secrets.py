@@ -12,7 +12,8 @@ from pathlib import Path
 
 import attrs
 
-from iriscw.controller.errors import SecretsMissing, StateUnusable
+from iriscw.controller.errors import SecretsMissing
+from iriscw.files import StateUnusable
 from iriscw.rpc.errors import InvalidTokenFile
 from iriscw.rpc.tls import server_tls
 from iriscw.rpc.tokens import Secret, read_token_file

@@ -21,12 +21,12 @@ from typing import Any, Final
 
 import anyio
 
+from iriscw._errors import ActorStopped, IriscwError, NoSuchActor, OutcomeUnknown
 from iriscw.controller.checkpoint_labels import task_labels
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.errors import CheckpointKept
 from iriscw.controller.events import CheckpointDropped, EventHub, node_key
-from iriscw.errors import ActorStopped, IriscwError, NoSuchActor, OutcomeUnknown
 from iriscw.jobs.errors import SuspensionRefused
 from iriscw.jobs.suspension.effects import (
     DropCheckpoint,

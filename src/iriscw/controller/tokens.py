@@ -17,8 +17,7 @@ from pathlib import Path
 import attrs
 
 from iriscw.cloud.model import PodSpec
-from iriscw.controller.errors import StateUnusable
-from iriscw.files import make_private_folder
+from iriscw.files import StateUnusable, make_private_folder
 from iriscw.rpc.errors import InvalidTokenFile
 from iriscw.rpc.tokens import (
     ClusterTokens,

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import anyio
 
+from iriscw._errors import MailboxFull, NoSuchActor, SystemClosed
 from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cloud.model import (
     LABEL_GROUP,
@@ -28,7 +29,6 @@ from iriscw.cloud.model import (
 )
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.streams import Switchboard
-from iriscw.errors import MailboxFull, NoSuchActor, SystemClosed
 from iriscw.fleet.messages import WorkerExamined
 from iriscw.fleet.model import FleetDescription, SliceState, worker_path
 from iriscw.processes import unregistered

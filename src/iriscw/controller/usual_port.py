@@ -6,8 +6,7 @@ import contextlib
 import socket
 from pathlib import Path
 
-from iriscw.controller.errors import StateUnusable
-from iriscw.files import write_atomic
+from iriscw.files import StateUnusable, write_atomic
 
 
 def dialled(host: str) -> str:

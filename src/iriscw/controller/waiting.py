@@ -16,9 +16,9 @@ from collections.abc import Iterator
 
 import anyio
 
+from iriscw._errors import OperationError
 from iriscw.controller.doors.access import Access
 from iriscw.controller.events import EventHub
-from iriscw.errors import OperationError
 from iriscw.jobs.messages import ExplainJobs, JobReasons
 
 log = logging.getLogger(__name__)

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.drivers.kube.objects import Objects, Thing
 from iriscw.cloud.kube.calls import collect
 from iriscw.cloud.kube.paths import Source, pods_of, secrets_of
@@ -38,7 +39,6 @@ from iriscw.deploy.names import (
     CONTROLLER_SECRETS,
     PORT_NAME,
 )
-from iriscw.errors import InvalidArgument
 from iriscw.rpc.tokens import Secret
 
 Value = TypeVar("Value")

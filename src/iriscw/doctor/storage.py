@@ -20,9 +20,9 @@ from urllib.parse import unquote, urlsplit
 
 import anyio
 
+from iriscw._errors import IriscwError, OperationError
 from iriscw.config.model import ControllerVmConfig
 from iriscw.doctor.findings import Finding, ok, warning, wrong
-from iriscw.errors import IriscwError, OperationError
 from iriscw.tiers.drivers.failure import NoStoreCredentials
 from iriscw.tiers.drivers.opening import InvalidStoreUrl, NoSuchStore, open_store
 from iriscw.tiers.ports import (

@@ -15,8 +15,8 @@ import enum
 
 import attrs
 
+from iriscw._errors import InvalidArgument, OperationError, UsageError
 from iriscw.cloud.model import Attributes, Capacity, rfc1123
-from iriscw.errors import InvalidArgument, OperationError, UsageError
 from iriscw.runtime.vocabulary import SECOND, ActorPath, message
 
 MINUTE = 60 * SECOND

@@ -25,7 +25,7 @@ from typing import TypeAlias
 
 import attrs
 
-from iriscw.errors import as_failure
+from iriscw._errors import as_failure
 from iriscw.fleet.model import Availability
 
 MAX_ERROR_CHARS = 200

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.freeze.model import CriuFailed, CriuUnfit, NoRoom, RightsMissing, TargetGone, TargetUnfit
 from iriscw.freeze.proc_text import IO_URING_WAY_OUT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.freeze.model import CudaNoMemory, CudaRefused, CudaState, RightsMissing
 
 SUCCESS: Final = 0

@@ -10,7 +10,7 @@ import enum
 
 import attrs
 
-from iriscw.errors import OperationError, UsageError
+from iriscw._errors import OperationError, UsageError
 from iriscw.freeze.traits import Hindrance, Holder, OpenFile, Traits
 
 MAX_TASKS = 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from iriscw.errors import SystemClosed
+from iriscw._errors import SystemClosed
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.rules import MethodRule, MethodRules
 from iriscw.rpc.tokens import Role

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.model import Capacity, Constraint
-from iriscw.errors import InvalidArgument
 from iriscw.jobs.traits import Fault, ResultFacts
 from iriscw.runtime.vocabulary import message, replace
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.jobs.errors import JobExists, KeyReused, NoSuchJob, ParentOver, TooManyJobs, TooManyTasks
 from iriscw.jobs.messages import (
     MAX_PAGE,

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 
 
 class Mismatch(Exception):

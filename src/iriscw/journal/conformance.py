@@ -14,7 +14,7 @@ from typing import Protocol
 
 import attrs
 
-from iriscw.errors import InvalidArgument, JournalLocked, JournalLost, UsageError
+from iriscw._errors import InvalidArgument, JournalLocked, JournalLost, UsageError
 from iriscw.journal.errors import InvalidRecord, JournalClosed
 from iriscw.journal.port import Journal, JournalStatus
 from iriscw.journal.records import RecordRegistry

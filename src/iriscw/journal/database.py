@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from iriscw.errors import JournalCorrupt, JournalLost
+from iriscw._errors import JournalCorrupt, JournalLost
 from iriscw.journal import files
 from iriscw.journal.entries import Base, Chain, Entry, EntryKind, digest_after, seal
 from iriscw.journal.errors import UnsupportedJournal

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import attrs
 
-from iriscw.errors import InvalidArgument, JournalCorrupt
+from iriscw._errors import InvalidArgument, JournalCorrupt
 
 GENESIS = bytes(32)
 """The digest before a file's first entry."""

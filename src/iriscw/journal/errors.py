@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iriscw.errors import OperationError, UsageError
+from iriscw._errors import OperationError, UsageError
 
 
 class InvalidRecord(UsageError, ValueError):

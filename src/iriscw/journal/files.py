@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from iriscw.errors import JournalLocked
+from iriscw._errors import JournalLocked
 
 _DATABASE = re.compile(r"journal-(\d{6,})\.db")
 _LEFTOVER = re.compile(r"journal-(\d{6,})\.db(-wal|-shm|-journal|\.new|\.new-journal)?")

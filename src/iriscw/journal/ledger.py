@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from iriscw.errors import JournalCorrupt
+from iriscw._errors import JournalCorrupt
 from iriscw.journal.entries import Entry, EntryKind, check_path
 from iriscw.journal.liveness import Liveness
 from iriscw.journal.records import RecordRegistry

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from iriscw.errors import InvalidArgument, JournalLocked, JournalLost
+from iriscw._errors import InvalidArgument, JournalLocked, JournalLost
 from iriscw.journal.entries import EMPTY_SNAPSHOT, Entry, EntryKind
 from iriscw.journal.errors import JournalClosed
 from iriscw.journal.ledger import Ledger

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.journal.codec import Decode, Encode, Json, Mismatch, Value, codec_for
 from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.errors import InvalidRecord, UnreadableRecord

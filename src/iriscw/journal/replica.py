@@ -29,7 +29,7 @@ from typing import Protocol
 
 import attrs
 
-from iriscw.errors import JournalCorrupt, JournalLocked, JournalLost, OperationError
+from iriscw._errors import JournalCorrupt, JournalLocked, JournalLost, OperationError
 from iriscw.files import decode_json, read_bounded, write_atomic
 from iriscw.journal.entries import Entry
 from iriscw.journal.liveness import Liveness

@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.errors import JournalCorrupt
+from iriscw._errors import JournalCorrupt
 from iriscw.journal.entries import Entry, EntryKind
 
 LAYOUT = 1

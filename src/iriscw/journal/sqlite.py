@@ -32,7 +32,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.errors import InvalidArgument, JournalCorrupt, JournalLost, OperationError
+from iriscw._errors import InvalidArgument, JournalCorrupt, JournalLost, OperationError
 from iriscw.journal import database, files
 from iriscw.journal.entries import Base, Entry, seal
 from iriscw.journal.errors import JournalClosed

@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.errors import InvalidArgument, JournalCorrupt
+from iriscw._errors import InvalidArgument, JournalCorrupt
 from iriscw.journal import database, files
 from iriscw.journal.entries import Base, Chain, Entry, EntryKind
 from iriscw.journal.liveness import Liveness

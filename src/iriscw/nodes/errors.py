@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from iriscw.errors import OperationError, UsageError
+from iriscw._errors import OperationError, UsageError
 
 STARTS_AGENT: Final = (
     "`iriscw agent token FILE` gives the token for one, and `iriscw agent serve --controller HOST:PORT "

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.files import decode_json, read_bounded, sync_folder, temporary_name, write_atomic
 from iriscw.processes.status import NEVER_READ
 

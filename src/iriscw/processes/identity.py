@@ -19,7 +19,7 @@ from pathlib import Path
 
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _DEAD_STATES = frozenset("ZXx")

@@ -19,7 +19,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.files import decode_json, read_bounded, write_atomic
 from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.identity import ProcessIdentity, decode_identity

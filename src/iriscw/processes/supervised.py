@@ -30,7 +30,7 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.files import make_private_folder
 from iriscw.processes.ends import UNKNOWN_END, ProcessEnd
 from iriscw.processes.identity import (

@@ -18,7 +18,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from iriscw.errors import InvalidArgument, OperationError
+from iriscw._errors import InvalidArgument, OperationError
 from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify, is_alive, open_pidfd, send_signal
 
 MAX_ENVIRONMENT_BYTES = 8 << 20

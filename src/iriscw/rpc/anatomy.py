@@ -29,7 +29,7 @@ from typing import Any
 import attrs
 import betterproto2
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.rpc.errors import MalformedMessage, MessageTooLarge
 
 MAX_DEPTH = 32

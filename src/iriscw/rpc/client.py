@@ -36,7 +36,7 @@ import anyio
 import attrs
 from grpclib.const import Cardinality
 
-from iriscw.errors import IriscwError, OperationError
+from iriscw._errors import IriscwError, OperationError
 from iriscw.rpc.address import Address
 from iriscw.rpc.client_call import CallStream, Connector
 from iriscw.rpc.context import IDEMPOTENCY_KEY, PROTOCOL_KEY, PROTOCOL_VERSION

@@ -30,7 +30,7 @@ from grpclib.utils import Wrapper
 from h2.errors import ErrorCodes
 from multidict import MultiDict
 
-from iriscw.errors import InvalidArgument, IriscwError
+from iriscw._errors import InvalidArgument, IriscwError
 from iriscw.rpc.address import Address
 from iriscw.rpc.errors import MalformedReply, PeerNotTrusted, RpcDeadline, RpcUnavailable
 from iriscw.rpc.limits import RpcLimits

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from iriscw.errors import InternalError, OperationError, UsageError
+from iriscw._errors import InternalError, OperationError, UsageError
 
 NO_KEEPALIVE: Final = "no answer to keepalive"
 """Why a connection ends whose peer takes bytes and says nothing: its process is stopped, or its network is gone."""

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 from attrs import validators
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.rpc.errors import PermissionDenied
 from iriscw.rpc.tokens import Principal, Role
 

@@ -31,7 +31,7 @@ from grpclib._typing import IServable
 from grpclib.const import Handler
 from grpclib.events import _DispatchServerEvents
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.rpc.address import Address
 from iriscw.rpc.door import FirstBytes
 from iriscw.rpc.errors import InsecureDoor, RpcUnavailable

@@ -34,7 +34,7 @@ from grpclib.protocol import Stream as ProtocolStream
 from grpclib.server import Handler as GrpclibTasks, Stream
 from h2.exceptions import ProtocolError
 
-from iriscw.errors import OperationError, StrayExit, UsageError, as_failure, is_stray
+from iriscw._errors import OperationError, StrayExit, UsageError, as_failure, is_stray
 from iriscw.rpc.context import PROTOCOL_KEY, PROTOCOL_VERSION, CallContext, enter_call
 from iriscw.rpc.errors import (
     PermissionDenied,

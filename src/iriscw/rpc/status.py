@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import attrs
 from grpclib.const import Status
 
-from iriscw.errors import InternalError, IriscwError, OperationError, UsageError
+from iriscw._errors import InternalError, IriscwError, OperationError, UsageError
 from iriscw.rpc.errors import (
     MessageTooLarge,
     PermissionDenied,

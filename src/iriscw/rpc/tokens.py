@@ -23,7 +23,7 @@ from typing import Final, NoReturn
 
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.files import make_private_folder, write_atomic
 from iriscw.rpc.errors import InvalidTokenFile
 

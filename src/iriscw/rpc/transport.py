@@ -35,7 +35,7 @@ from h2.events import DataReceived
 from h2.frame_buffer import FrameBuffer
 from h2.settings import SettingCodes, Settings
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.rpc.anatomy import by_number, examine
 from iriscw.rpc.buffer import MessageBuffer
 from iriscw.rpc.context import AtOnce

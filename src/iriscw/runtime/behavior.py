@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from iriscw.errors import InvalidArgument, UnhandledMessage
+from iriscw._errors import InvalidArgument, UnhandledMessage
 from iriscw.runtime.envelope import Envelope, Slot
 from iriscw.runtime.vocabulary import SECOND, Command, Context, DecisionFunction, Outcome, message
 

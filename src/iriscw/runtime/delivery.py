@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from iriscw.errors import as_failure
+from iriscw._errors import as_failure
 from iriscw.runtime.cell import DRAINING, Cell
 from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, EnvelopeKind, Slot
 from iriscw.runtime.interpreter import Unavailable, carry_out

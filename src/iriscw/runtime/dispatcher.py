@@ -19,7 +19,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
-from iriscw.errors import AskInsideDecision, AskTimeout, as_failure
+from iriscw._errors import AskInsideDecision, AskTimeout, as_failure
 from iriscw.runtime.cell import ACTIVE, DRAINING, Cell
 from iriscw.runtime.context import DispatcherContext
 from iriscw.runtime.delivery import park, question, unwrap

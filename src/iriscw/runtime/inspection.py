@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from iriscw.errors import InvalidArgument, NoSuchActor
+from iriscw._errors import InvalidArgument, NoSuchActor
 from iriscw.runtime.cell import ACTIVE, STATUS_NAMES, Cell
 from iriscw.runtime.vocabulary import ROOT, ActorPath
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from iriscw.errors import ActorStopped, InvalidDecision, JournalLost, MailboxFull, as_failure
+from iriscw._errors import ActorStopped, InvalidDecision, JournalLost, MailboxFull, as_failure
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.cell import QUARANTINED, WAITING, Cell
 from iriscw.runtime.envelope import Envelope, EnvelopeKind, Slot

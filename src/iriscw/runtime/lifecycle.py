@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from iriscw.errors import (
+from iriscw._errors import (
     ActorRestarted,
     ActorStopped,
     InvalidArgument,

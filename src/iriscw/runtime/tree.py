@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from iriscw.errors import DispatcherBug, JournalFull, JournalLost, JournalUnavailable, OutcomePending
+from iriscw._errors import DispatcherBug, JournalFull, JournalLost, JournalUnavailable, OutcomePending
 from iriscw.runtime.cell import STOPPED, Cell
 from iriscw.runtime.envelope import Envelope, EnvelopeKind, Slot
 from iriscw.runtime.operations import Edge, Operation, OperationPhase

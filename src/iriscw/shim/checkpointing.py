@@ -16,11 +16,11 @@ from typing import Any
 
 import anyio
 
+from iriscw._errors import IriscwError
 from iriscw.agent import wire
 from iriscw.agent.errors import AgentUnreachable, OperationPutAside
 from iriscw.agent.local import ThawFailed, failure_of
 from iriscw.agent.shim_caller import ShimCaller
-from iriscw.errors import IriscwError
 from iriscw.freeze.drivers.runtime.finding import real_runc
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import RpcUnavailable

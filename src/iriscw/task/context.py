@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from iriscw.errors import UsageError
+from iriscw._errors import UsageError
 from iriscw.files import read_bounded
 from iriscw.task.environment import CONTEXT_FILE, PRIVATE_FOLDER, TOKEN_FILE, AttemptFacts, decode_facts
 

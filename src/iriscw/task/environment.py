@@ -14,7 +14,7 @@ from pathlib import PurePath
 
 import attrs
 
-from iriscw.errors import UsageError
+from iriscw._errors import UsageError
 
 WORK_FOLDER = "work"
 """How the working folder of an attempt is called, wherever it lies."""

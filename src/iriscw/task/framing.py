@@ -28,7 +28,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.errors import OperationError, UsageError
+from iriscw._errors import OperationError, UsageError
 
 FORMAT_VERSION = 1
 _HEAD = struct.Struct(">8sHBBIQ")

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.errors import UsageError
+from iriscw._errors import UsageError
 from iriscw.task import sources
 from iriscw.task.framing import FrameCorrupt, frame, python_name, unframe
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.task.framing import frame, unframe
 from iriscw.task.sources import without_ours
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from iriscw.errors import InternalError
+from iriscw._errors import InternalError
 from iriscw.journal.port import JournalStatus
 from iriscw.runtime.cell import ACTIVE, DRAINING, QUARANTINED, STOPPED, STOPPING, WAITING, Cell
 from iriscw.runtime.envelope import FIRST_ANSWER, Envelope

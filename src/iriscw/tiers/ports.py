@@ -20,7 +20,7 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
-from iriscw.errors import OperationError, UsageError
+from iriscw._errors import OperationError, UsageError
 
 CHUNK_BYTES = 1 << 20
 """The largest chunk that a reading yields; it bounds memory in flight."""

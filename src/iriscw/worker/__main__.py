@@ -36,9 +36,9 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import OperationError, UsageError
 from iriscw.cloud.model import Attributes, Capacity, InvalidSpec
 from iriscw.config.load import load_config
-from iriscw.errors import OperationError, UsageError
 from iriscw.processes.stopping import stopping_signals
 from iriscw.resources import GPU_LIMIT
 from iriscw.rpc.address import Address

@@ -33,9 +33,9 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import InvalidArgument, SystemClosed
 from iriscw.bundles.cache import BundleCache
 from iriscw.cloud.model import Attributes, Capacity
-from iriscw.errors import InvalidArgument, SystemClosed
 from iriscw.files import make_private_folder, remove_tree
 from iriscw.fleet.model import FREEZABLE
 from iriscw.inspection.doors import InspectionDoor

@@ -107,7 +107,7 @@ from iriscw.worker.messages import (
 from iriscw.worker.model import (
     SEEN_AS,
     STOP_GRACE_NS,
-    AttemptPhase,
+    AttemptPhase as Phase,
     Order,
     StopCause,
 )
@@ -128,47 +128,43 @@ from iriscw.worker.records import (
 AGAIN_NS = 2 * SECOND
 """Before an effect that must succeed in the end is tried again."""
 
-TRANSITIONS: Mapping[AttemptPhase, Mapping[type, AttemptPhase]] = {
-    AttemptPhase.NEW: {
-        AttemptAccepted: AttemptPhase.FETCHING,
-        AttemptGranted: AttemptPhase.RESUMING,
-        AttemptEnded: AttemptPhase.ENDED,
+TRANSITIONS: Mapping[Phase, Mapping[type, Phase]] = {
+    Phase.NEW: {AttemptAccepted: Phase.FETCHING, AttemptGranted: Phase.RESUMING, AttemptEnded: Phase.ENDED},
+    Phase.FETCHING: {AttemptStarting: Phase.STARTING, AttemptEnded: Phase.ENDED},
+    Phase.STARTING: {
+        AttemptStarted: Phase.RUNNING,
+        AttemptStopping: Phase.WITHDRAWN,
+        AttemptEnded: Phase.ENDED,
     },
-    AttemptPhase.FETCHING: {AttemptStarting: AttemptPhase.STARTING, AttemptEnded: AttemptPhase.ENDED},
-    AttemptPhase.STARTING: {
-        AttemptStarted: AttemptPhase.RUNNING,
-        AttemptStopping: AttemptPhase.WITHDRAWN,
-        AttemptEnded: AttemptPhase.ENDED,
+    Phase.WITHDRAWN: {
+        AttemptStarted: Phase.STOPPING,
+        AttemptStopping: Phase.WITHDRAWN,
+        AttemptEnded: Phase.ENDED,
     },
-    AttemptPhase.WITHDRAWN: {
-        AttemptStarted: AttemptPhase.STOPPING,
-        AttemptStopping: AttemptPhase.WITHDRAWN,
-        AttemptEnded: AttemptPhase.ENDED,
+    Phase.RUNNING: {
+        AttemptSuspending: Phase.SUSPENDING,
+        AttemptStopping: Phase.STOPPING,
+        AttemptEnded: Phase.ENDED,
     },
-    AttemptPhase.RUNNING: {
-        AttemptSuspending: AttemptPhase.SUSPENDING,
-        AttemptStopping: AttemptPhase.STOPPING,
-        AttemptEnded: AttemptPhase.ENDED,
+    Phase.SUSPENDING: {
+        AttemptContinued: Phase.RUNNING,
+        AttemptSuspended: Phase.SUSPENDED,
+        AttemptStopping: Phase.STOPPING,
+        AttemptEnded: Phase.ENDED,
     },
-    AttemptPhase.SUSPENDING: {
-        AttemptContinued: AttemptPhase.RUNNING,
-        AttemptSuspended: AttemptPhase.SUSPENDED,
-        AttemptStopping: AttemptPhase.STOPPING,
-        AttemptEnded: AttemptPhase.ENDED,
+    Phase.SUSPENDED: {AttemptGranted: Phase.RESUMING, AttemptEnded: Phase.ENDED},
+    Phase.RESUMING: {
+        AttemptThawed: Phase.RUNNING,
+        AttemptStopping: Phase.REVOKING,
+        AttemptEnded: Phase.ENDED,
     },
-    AttemptPhase.SUSPENDED: {AttemptGranted: AttemptPhase.RESUMING, AttemptEnded: AttemptPhase.ENDED},
-    AttemptPhase.RESUMING: {
-        AttemptThawed: AttemptPhase.RUNNING,
-        AttemptStopping: AttemptPhase.REVOKING,
-        AttemptEnded: AttemptPhase.ENDED,
+    Phase.REVOKING: {
+        AttemptThawed: Phase.STOPPING,
+        AttemptStopping: Phase.REVOKING,
+        AttemptEnded: Phase.ENDED,
     },
-    AttemptPhase.REVOKING: {
-        AttemptThawed: AttemptPhase.STOPPING,
-        AttemptStopping: AttemptPhase.REVOKING,
-        AttemptEnded: AttemptPhase.ENDED,
-    },
-    AttemptPhase.STOPPING: {AttemptStopping: AttemptPhase.STOPPING, AttemptEnded: AttemptPhase.ENDED},
-    AttemptPhase.ENDED: {},
+    Phase.STOPPING: {AttemptStopping: Phase.STOPPING, AttemptEnded: Phase.ENDED},
+    Phase.ENDED: {},
 }
 """Which record may follow in which phase, and where it leads; ``AttemptEquipped`` leads nowhere."""
 
@@ -178,7 +174,7 @@ REFUSED_FAULTS = ("GrantRefused", "ResumeRefused", "InvalidArgument")
 NOT_OF_THE_ATTEMPT = (StopCause.LEASE, StopCause.DRAINING)
 """Causes that are about what runs on a worker: of a suspended attempt nothing does."""
 
-HOLDS_NOTHING = (AttemptPhase.SUSPENDED, AttemptPhase.ENDED)
+HOLDS_NOTHING = (Phase.SUSPENDED, Phase.ENDED)
 """Nothing of it runs, so its GPUs are free."""
 
 
@@ -188,7 +184,7 @@ class Attempt:
 
     uid: str
     task_id: str = ""
-    phase: AttemptPhase = AttemptPhase.NEW
+    phase: Phase = Phase.NEW
     stop: AttemptStopping | None = None
     started: AttemptStarted | None = None
     ended: AttemptEnded | None = None
@@ -223,9 +219,9 @@ class Attempt:
             host=started.host if started else "",
             rendezvous_port=started.rendezvous_port if started else 0,
         )
-        if self.phase is AttemptPhase.SUSPENDED and self.suspended is not None:
+        if self.phase is Phase.SUSPENDED and self.suspended is not None:
             return replace(seen, folder=self.suspended.folder, log_offset=self.suspended.log_bytes)
-        if self.phase is AttemptPhase.RESUMING and self.granted is not None and self.permitted:
+        if self.phase is Phase.RESUMING and self.granted is not None and self.permitted:
             return replace(seen, folder=self.granted.folder)
         if ended is None:
             return seen
@@ -262,7 +258,7 @@ def evolve(attempt: Attempt, record: object) -> None:
         case AttemptStopping():
             attempt.stop = _sterner(attempt.stop, record)
         case AttemptEnded():
-            attempt.ended, attempt.revoked = record, before is AttemptPhase.REVOKING
+            attempt.ended, attempt.revoked = record, before is Phase.REVOKING
 
 
 def _sterner(before: AttemptStopping | None, after: AttemptStopping) -> AttemptStopping:
@@ -293,17 +289,17 @@ def rules() -> dict[type, DecisionFunction]:
 def resume(attempt: Attempt, ctx: Context) -> tuple[Command, ...]:
     """Take up what the phase owes: see the table above."""
     match attempt.phase:
-        case AttemptPhase.NEW:
+        case Phase.NEW:
             return ()
-        case AttemptPhase.RESUMING if attempt.granted is not None:
+        case Phase.RESUMING if attempt.granted is not None:
             return (_permit(attempt.uid, attempt.granted, attempt.gpus),)
-        case AttemptPhase.REVOKING if attempt.granted is not None:
+        case Phase.REVOKING if attempt.granted is not None:
             return (_revoke(attempt.uid, attempt.granted),)
-        case AttemptPhase.SUSPENDED:
+        case Phase.SUSPENDED:
             return (_leaves_gpus(attempt),) if attempt.gpus else ()
         case phase:  # in FETCHING too: the look for a process that is not there leads to MISSING
-            leaves = (_leaves_gpus(attempt),) if phase is AttemptPhase.ENDED and attempt.gpus else ()
-            return (*leaves, Run("adopt", Adopt(attempt.uid, ended=phase is AttemptPhase.ENDED)))
+            leaves = (_leaves_gpus(attempt),) if phase is Phase.ENDED and attempt.gpus else ()
+            return (*leaves, Run("adopt", Adopt(attempt.uid, ended=phase is Phase.ENDED)))
 
 
 # From the controller
@@ -319,12 +315,12 @@ def run(attempt: Attempt, message: RunAttempt, ctx: Context) -> Returned:
         if resumption.gpus:
             return (_ask_for_gpus(message.order, len(resumption.gpus), resumption.gpus),)
         return _granted(attempt, message.order.task_id, resumption, ())
-    if attempt.phase is AttemptPhase.FETCHING and attempt.waiting is not None and not message.order.waits:
+    if attempt.phase is Phase.FETCHING and attempt.waiting is not None and not message.order.waits:
         attempt.waiting = None
         return _begun(attempt, message.order)
-    if attempt.phase is AttemptPhase.FETCHING and not message.order.waits:
+    if attempt.phase is Phase.FETCHING and not message.order.waits:
         attempt.released = message.order
-    if attempt.phase is not AttemptPhase.NEW or resumption is not None:
+    if attempt.phase is not Phase.NEW or resumption is not None:
         return (_report(attempt),)
     accepted = Decision(
         records=(AttemptAccepted(message.order.task_id),),
@@ -352,7 +348,7 @@ def _granted(attempt: Attempt, task_id: str, resumption: Resumption, gpus: tuple
 def gpus_given(attempt: Attempt, message: GpusGiven, ctx: Context) -> Returned:
     """Go on with them: start, or come back. Who has no use for them any more leaves them."""
     order, gpus = message.order, message.gpus
-    if attempt.phase is AttemptPhase.FETCHING and order.resumption is None:
+    if attempt.phase is Phase.FETCHING and order.resumption is None:
         return _starting(attempt, order, gpus)
     if order.resumption is not None and _may_come_back(attempt, order.resumption.grant):
         return _granted(attempt, order.task_id, order.resumption, gpus)
@@ -364,7 +360,7 @@ def gpus_lacking(attempt: Attempt, message: GpusLacking, ctx: Context) -> Return
     wanted = message.wanted
     if wanted.order.resumption is not None:
         return (SetTimer("gpus", AGAIN_NS, wanted),)
-    if attempt.phase is not AttemptPhase.FETCHING:
+    if attempt.phase is not Phase.FETCHING:
         return None
     text = f"it needs {wanted.count} GPUs, and {message.free} of this worker's are free"
     fault = Fault(TOO_FEW_GPUS, text, retryable=True)
@@ -375,7 +371,7 @@ def gpus_lacking(attempt: Attempt, message: GpusLacking, ctx: Context) -> Return
 def ask_again(attempt: Attempt, message: GpusWanted, ctx: Context) -> Returned:
     """Ask for GPUs once more, if they are wanted still."""
     grant = message.order.grant
-    waits = _may_come_back(attempt, grant) if grant else attempt.phase is AttemptPhase.FETCHING
+    waits = _may_come_back(attempt, grant) if grant else attempt.phase is Phase.FETCHING
     return (Tell(ATTEMPTS, message),) if waits else None
 
 
@@ -389,7 +385,7 @@ def _leaves_gpus(attempt: Attempt) -> Command:
 
 def _may_come_back(attempt: Attempt, grant: str) -> bool:
     had = attempt.granted is not None and attempt.granted.grant == grant
-    return attempt.phase is AttemptPhase.NEW or (attempt.phase is AttemptPhase.SUSPENDED and not had)
+    return attempt.phase is Phase.NEW or (attempt.phase is Phase.SUSPENDED and not had)
 
 
 def stop(attempt: Attempt, message: StopAttempt, ctx: Context) -> Returned:
@@ -400,26 +396,26 @@ def stop(attempt: Attempt, message: StopAttempt, ctx: Context) -> Returned:
 def _stop(attempt: Attempt, cause: StopCause, grace_ns: int, ctx: Context) -> Returned:
     asked = AttemptStopping(cause, grace_ns)
     match attempt.phase:
-        case AttemptPhase.NEW | AttemptPhase.FETCHING:
+        case Phase.NEW | Phase.FETCHING:
             over = AttemptEnded(unstarted(STOPPED[cause]), ctx.wall, was_started=False)
             return _reported(attempt, Decision(records=(over,), commands=(Cancel("fetch"),)))
-        case AttemptPhase.STARTING:
+        case Phase.STARTING:
             return Decision(records=(asked,), commands=(Run("withdraw", Withdraw(attempt.uid)),))
-        case AttemptPhase.WITHDRAWN:
+        case Phase.WITHDRAWN:
             return Decision(records=(asked,))
-        case AttemptPhase.SUSPENDED if cause in NOT_OF_THE_ATTEMPT:
+        case Phase.SUSPENDED if cause in NOT_OF_THE_ATTEMPT:
             return (_report(attempt),)
-        case AttemptPhase.SUSPENDED:
+        case Phase.SUSPENDED:
             written = attempt.suspended.log_bytes if attempt.suspended is not None else 0
             over = AttemptEnded(STOPPED[cause], ctx.wall, was_started=True, log_bytes=written)
             return _reported(attempt, Decision(records=(over,), commands=(_offer_what_is_left(attempt),)))
-        case AttemptPhase.RESUMING | AttemptPhase.REVOKING if attempt.granted is not None:
+        case Phase.RESUMING | Phase.REVOKING if attempt.granted is not None:
             shortest = _sterner(attempt.stop, asked)
             if attempt.stop == shortest:
                 return None
             revoke = (_revoke(attempt.uid, attempt.granted),) if attempt.permitted and attempt.stop is None else ()
             return _reported(attempt, Decision(records=(asked,), commands=(Cancel("thaw"), *revoke)))
-        case AttemptPhase.RUNNING | AttemptPhase.STOPPING | AttemptPhase.SUSPENDING:
+        case Phase.RUNNING | Phase.STOPPING | Phase.SUSPENDING:
             shortest = _sterner(attempt.stop, asked)
             if attempt.stop == shortest:
                 return None
@@ -431,14 +427,14 @@ def _stop(attempt: Attempt, cause: StopCause, grace_ns: int, ctx: Context) -> Re
 
 def suspend(attempt: Attempt, message: SuspendAttempt, ctx: Context) -> Returned:
     """Let it be frozen, by whoever does that."""
-    if attempt.phase is not AttemptPhase.RUNNING:
+    if attempt.phase is not Phase.RUNNING:
         return (_report(attempt),)
     return _reported(attempt, Decision(records=(AttemptSuspending(),)))
 
 
 def go_on(attempt: Attempt, message: ContinueAttempt, ctx: Context) -> Returned:
     """It was not frozen."""
-    if attempt.phase is not AttemptPhase.SUSPENDING:
+    if attempt.phase is not Phase.SUSPENDING:
         return (_report(attempt),)
     return _reported(attempt, Decision(records=(AttemptContinued(),)))
 
@@ -458,9 +454,9 @@ def _offer_what_is_left(attempt: Attempt) -> Command:
 
 def forget(attempt: Attempt, message: ForgetAttempt, ctx: Context) -> Returned:
     """Remove what is left of it; one that lives is not forgotten, and a frozen one is left to somebody else."""
-    if attempt.phase is AttemptPhase.SUSPENDED or attempt.revoked:
+    if attempt.phase is Phase.SUSPENDED or attempt.revoked:
         return (Run("let-go", LetGo(attempt.uid)),)
-    if attempt.phase is not AttemptPhase.ENDED:
+    if attempt.phase is not Phase.ENDED:
         return (_report(attempt),)
     return (Run("remove", Remove(attempt.uid)),)
 
@@ -488,7 +484,7 @@ def completed(attempt: Attempt, message: Completed, ctx: Context) -> Returned:
         case Permit():
             return _permitted(attempt)
         case AwaitThaw():
-            return _thawed(attempt, ctx) if attempt.phase is AttemptPhase.RESUMING else None
+            return _thawed(attempt, ctx) if attempt.phase is Phase.RESUMING else None
         case Revoke():
             return _revoked(attempt, message.value, ctx)
         case Remove() | LetGo():
@@ -532,10 +528,10 @@ def _started(attempt: Attempt, value: Started, ctx: Context) -> Returned:
 
 def _permitted(attempt: Attempt) -> Returned:
     """The grant is on offer: whoever thaws it may begin."""
-    if attempt.granted is None or attempt.phase not in (AttemptPhase.RESUMING, AttemptPhase.REVOKING):
+    if attempt.granted is None or attempt.phase not in (Phase.RESUMING, Phase.REVOKING):
         return None
     attempt.permitted = True
-    if attempt.phase is AttemptPhase.REVOKING:
+    if attempt.phase is Phase.REVOKING:
         return (_revoke(attempt.uid, attempt.granted),)
     return (Run("thaw", AwaitThaw(attempt.uid, attempt.granted.grant)), _report(attempt))
 
@@ -550,7 +546,7 @@ def _thawed(attempt: Attempt, ctx: Context) -> Returned:
 
 
 def _revoked(attempt: Attempt, too_late: bool, ctx: Context) -> Returned:
-    if attempt.phase is not AttemptPhase.REVOKING or attempt.stop is None:
+    if attempt.phase is not Phase.REVOKING or attempt.stop is None:
         return None
     if too_late:
         return _thawed(attempt, ctx)
@@ -568,9 +564,9 @@ def _timeout(attempt: Attempt, ctx: Context) -> list[Command]:
 
 
 def _adopted(attempt: Attempt, found: bool, ctx: Context) -> Returned:
-    if attempt.phase is AttemptPhase.ENDED:  # stopped before it was looked for to the end: it had not begun
+    if attempt.phase is Phase.ENDED:  # stopped before it was looked for to the end: it had not begun
         return None
-    if not found and attempt.phase is AttemptPhase.SUSPENDING:  # it is another worker's by now
+    if not found and attempt.phase is Phase.SUSPENDING:  # it is another worker's by now
         return _reported(attempt, Decision(records=(AttemptSuspended(ctx.wall, ""),)))
     if not found:
         was_started = attempt.started is not None
@@ -580,7 +576,7 @@ def _adopted(attempt: Attempt, found: bool, ctx: Context) -> Returned:
     commands: list[Command] = [Run("await", AwaitEnd(attempt.uid))]
     records: tuple[object, ...] = ()
     stopping = attempt.stop
-    if attempt.phase in (AttemptPhase.STARTING, AttemptPhase.WITHDRAWN):
+    if attempt.phase in (Phase.STARTING, Phase.WITHDRAWN):
         # Its process ran before that could be written down. Its timeout went with its order: it is ended instead.
         records = (AttemptStarted(ctx.wall, 0, ()),)
         stopping = stopping or AttemptStopping(StopCause.DRAINING, STOP_GRACE_NS)
@@ -594,10 +590,10 @@ def _adopted(attempt: Attempt, found: bool, ctx: Context) -> Returned:
 
 
 def _finished(attempt: Attempt, finish: Finish) -> Returned:
-    if attempt.phase is AttemptPhase.ENDED:
+    if attempt.phase is Phase.ENDED:
         return None
     end, unseen = finish.end, finish.end.kind is EndKind.LOST
-    if unseen and attempt.phase is AttemptPhase.SUSPENDING:
+    if unseen and attempt.phase is Phase.SUSPENDING:
         frozen = AttemptSuspended(finish.wall_ns, finish.folder, end.log_bytes)
         return _reported(attempt, Decision(records=(frozen,), commands=(CancelTimer("timeout"),)))
     ending = judge(finish, attempt.stop.cause if attempt.stop else None)
@@ -621,8 +617,8 @@ def _finished(attempt: Attempt, finish: Finish) -> Returned:
 def failed(attempt: Attempt, message: Failed, ctx: Context) -> Returned:
     """A start that failed is the attempt's end; what must succeed in the end is tried again."""
     refused = type(message.error).__name__ in REFUSED_FAULTS and attempt.phase in (
-        AttemptPhase.RESUMING,
-        AttemptPhase.REVOKING,
+        Phase.RESUMING,
+        Phase.REVOKING,
     )
     if isinstance(message.effect, Permit) and refused:
         ending = STOPPED[attempt.stop.cause] if attempt.stop else Ending.WORKER_LOST
@@ -640,7 +636,7 @@ def again(key: str) -> DecisionFunction:
     """Return the decision that tries an effect again, under its key."""
 
     def decide(attempt: Attempt, message: object, ctx: Context) -> Returned:
-        if attempt.phase is AttemptPhase.ENDED and key in ("await", "end"):
+        if attempt.phase is Phase.ENDED and key in ("await", "end"):
             return None
         if key in PHASES_OF and attempt.phase not in PHASES_OF[key]:
             return None
@@ -662,12 +658,12 @@ RETRIED: Mapping[type, str] = {
 }
 """Effects that are tried until they succeed, and their keys."""
 
-PHASES_OF: Mapping[str, tuple[AttemptPhase, ...]] = {
-    "withdraw": (AttemptPhase.WITHDRAWN,),
-    "permit": (AttemptPhase.RESUMING, AttemptPhase.REVOKING),
-    "thaw": (AttemptPhase.RESUMING,),
-    "revoke": (AttemptPhase.REVOKING,),
-    "let-go": (AttemptPhase.SUSPENDED, AttemptPhase.ENDED),
+PHASES_OF: Mapping[str, tuple[Phase, ...]] = {
+    "withdraw": (Phase.WITHDRAWN,),
+    "permit": (Phase.RESUMING, Phase.REVOKING),
+    "thaw": (Phase.RESUMING,),
+    "revoke": (Phase.REVOKING,),
+    "let-go": (Phase.SUSPENDED, Phase.ENDED),
 }
 """Where an effect is tried again, if not everywhere."""
 
@@ -696,7 +692,7 @@ def _reported(attempt: Attempt, decision: Decision) -> Decision:
     for record in decision.records:
         evolve(after, record)
     seen = after.observation()
-    has = after.gpus or attempt.phase in (AttemptPhase.NEW, AttemptPhase.FETCHING)  # then they may be on their way
+    has = after.gpus or attempt.phase in (Phase.NEW, Phase.FETCHING)  # then they may be on their way
     leaves = (_leaves_gpus(after),) if after.phase in HOLDS_NOTHING and has else ()
     report = Tell(SESSION, AttemptReport(seen), conflate=attempt.uid)
     changed = Emit(AttemptChanged(after.task_id, after.phase, seen))

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import attrs
 
+from iriscw._errors import OperationError, UsageError
 from iriscw.cloud.model import Capacity
-from iriscw.errors import OperationError, UsageError
 from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.identity import ProcessIdentity
 from iriscw.processes.supervised import Limits

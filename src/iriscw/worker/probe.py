@@ -21,8 +21,8 @@ from pathlib import Path
 
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.cloud.model import Capacity
-from iriscw.errors import OperationError
 from iriscw.task.environment import GPUS_VARIABLE
 from iriscw.worker.gpus import Gpu, Links, parse_topology
 

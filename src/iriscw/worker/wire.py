@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from iriscw._errors import OperationError
 from iriscw.cloud.wire import read_amount
-from iriscw.errors import OperationError
 from iriscw.jobs.wire import observation, read_gang_place, read_resumption
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import MILLISECOND

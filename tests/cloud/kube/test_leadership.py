@@ -7,9 +7,9 @@ from random import Random
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.kube.leadership import MAX_DURATION, RELEASED, Candidate, CandidateStanding, Terms
 from iriscw.cloud.kube.messages import MERGE_PATCH, ApiRequest, ApiResponse
-from iriscw.errors import InvalidArgument
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.kube.frozen import thaw
 from iriscw_sims.kube.messages import Request

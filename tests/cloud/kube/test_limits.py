@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 from kube_shell import SECOND
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.kube.limits import RateLimit
-from iriscw.errors import InvalidArgument
 
 
 @given(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 from kube_shell import LOST, OK, SETTINGS, SILENT, Server, refusal
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.kube.notices import MAX_TEXT_CHARS, Notice, NoticeDue, NoticeLimits, Notices, write
 from iriscw.cloud.model import Forbidden, InvalidSpec, Throttled, Unavailable
-from iriscw.errors import InvalidArgument
 from iriscw.runtime.vocabulary import SECOND
 from profiles import examples
 from raised import that

@@ -2,9 +2,9 @@
 
 import pytest
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.kube import words
 from iriscw.cloud.kube.settings import GroupSettings, KubeSettings, Taint
-from iriscw.errors import InvalidArgument
 
 
 @pytest.mark.parametrize(

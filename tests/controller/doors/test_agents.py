@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from iriscw._errors import InvalidArgument
 from iriscw.controller.doors import agents as door
 from iriscw.controller.tokens import AgentPrincipal
-from iriscw.errors import InvalidArgument
 from iriscw.nodes.errors import NodeConnected, NodeSaysTooMuch, NoSuchNode, OrderKeyReused
 from iriscw.nodes.messages import ORDERS, AbandonOrders, CountOrders
 from iriscw.proto.iriscw import v1

@@ -5,8 +5,8 @@ import attrs
 import pytest
 from controller_world import FakeWorker, World
 
+from iriscw._errors import MailboxFull
 from iriscw.controller.heartbeats import Heartbeats
-from iriscw.errors import MailboxFull
 from iriscw.fleet.messages import WorkerHungUp
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.edge.reference import ActorRef

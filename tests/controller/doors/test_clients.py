@@ -7,11 +7,11 @@ import anyio
 import pytest
 from controller_world import CLIENTS, CONFIG, World, submission
 
+from iriscw._errors import ActorRestarted, InvalidArgument
 from iriscw.bundles.pack import BundleTooLarge
 from iriscw.controller.doors import clients
 from iriscw.controller.doors.access import Access
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
-from iriscw.errors import ActorRestarted, InvalidArgument
 from iriscw.fleet.messages import ReopenGroup
 from iriscw.fleet.model import NoSuchGroup
 from iriscw.jobs.errors import ImageNotSupported, JobExists, KeyReused, NoSuchJob, PythonNotSupported, TooManyJobs

@@ -10,10 +10,10 @@ from controller_world import CLIENTS, Drivers
 from hypothesis import given, strategies as st
 from test_moving import running
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.model import ExecEnd, ExecOutput, Forbidden, Gone, InvalidSpec, Unavailable
 from iriscw.controller.doors import commands
 from iriscw.controller.doors.commands import Notes
-from iriscw.errors import InvalidArgument
 from iriscw.jobs.errors import CommandKilled, CommandNotStarted, TaskNotRunning, TooManyCommands
 from iriscw.nodes.errors import TaskOutOfReach
 from iriscw.processes import entering

@@ -3,8 +3,8 @@
 import pytest
 from controller_world import World
 
+from iriscw._errors import SystemClosed
 from iriscw.client.calls import INSPECTION
-from iriscw.errors import SystemClosed
 from iriscw.inspection.doors import InspectionDoor
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied

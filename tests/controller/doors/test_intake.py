@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for away_store
 
 from away_store import AwayStore
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.controller.doors import intake as module
 from iriscw.controller.doors.intake import LOG_PATIENCE_S, RESULT_PATIENCE_S, Intake
@@ -27,7 +28,6 @@ from iriscw.controller.granted_attempts import HeldAttempts
 from iriscw.controller.stores.archive import Archive
 from iriscw.controller.stores.logs import LogStore
 from iriscw.controller.stores.results import MAX_MISMATCHES, ResultStore
-from iriscw.errors import InvalidArgument
 from iriscw.fleet.model import WorkerInfo
 from iriscw.jobs.model import Ending, Observation, Suspension, TaskState
 from iriscw.proto.iriscw import v1

@@ -3,6 +3,7 @@
 import pytest
 from controller_world import CLIENTS, WORKERS, FakeWorker, World
 
+from iriscw._errors import InvalidArgument
 from iriscw.controller.doors.clients import ClientDoor
 from iriscw.controller.doors.commands import CommandsDoor
 from iriscw.controller.doors.freezing import NodesDoor
@@ -17,7 +18,6 @@ from iriscw.controller.doors.rules import (
     WORKER_RULES,
 )
 from iriscw.controller.doors.workers import WorkerDoor
-from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import MAX_CONSTRAINTS, MAX_ENVIRONMENT_BYTES, MAX_PORTS
 from iriscw.proto.iriscw import v1
 from iriscw.rpc import transport

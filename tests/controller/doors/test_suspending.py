@@ -8,9 +8,9 @@ from controller_world import CLIENTS
 from doors.test_agents import until_state
 from test_moving import SUPERVISOR, agent_of, running, suspending
 
+from iriscw._errors import ActorStopped, InvalidArgument, NoSuchActor
 from iriscw.controller.doors.freezing import NodesDoor
 from iriscw.controller.errors import JobUnavailable
-from iriscw.errors import ActorStopped, InvalidArgument, NoSuchActor
 from iriscw.jobs.errors import TaskNotRunning
 from iriscw.nodes.errors import AgentAway, CheckpointNeeded, NoSuchNode, TaskOutOfReach
 from iriscw.nodes.messages import DescribeNode, FindOrder

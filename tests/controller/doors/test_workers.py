@@ -6,9 +6,9 @@ import anyio
 import pytest
 from controller_world import CLIENTS, WORKERS, FakeWorker, World
 
+from iriscw._errors import InvalidArgument
 from iriscw.controller.doors.rules import CHUNK_BYTES
 from iriscw.controller.doors.workers import SEEN_INTERVAL_S
-from iriscw.errors import InvalidArgument
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, VersionMismatch
 from iriscw.rpc.tokens import Secret

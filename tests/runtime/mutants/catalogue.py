@@ -17,12 +17,12 @@ MUTANTS = (
             TREE,
             "Tree.answer",
             "mailbox.append(envelope)",
-            "(mailbox.appendleft if envelope.kind == Kind.WATCH else mailbox.append)(envelope)",
+            "(mailbox.appendleft if envelope.kind == EnvelopeKind.WATCH else mailbox.append)(envelope)",
         ),
     ),
     _bug(
         "timer-generation-not-checked-at-delivery",
-        (DELIVERY, "_stale", "kind == Kind.NOTE", "kind == Kind.NOTE or kind == Kind.TIMER"),
+        (DELIVERY, "_stale", "kind == EnvelopeKind.NOTE", "kind == EnvelopeKind.NOTE or kind == EnvelopeKind.TIMER"),
     ),
     _bug(
         "effect-result-of-an-old-incarnation-delivered",
@@ -30,7 +30,7 @@ MUTANTS = (
             DELIVERY,
             "_stale",
             ("if envelope.incarnation != cell.incarnation:\n    return True"),
-            ("if envelope.incarnation != cell.incarnation:\n    return kind != Kind.EFFECT"),
+            ("if envelope.incarnation != cell.incarnation:\n    return kind != EnvelopeKind.EFFECT"),
         ),
     ),
     _bug(
@@ -121,7 +121,7 @@ MUTANTS = (
     ),
     _bug(
         "quarantine-escalates",
-        (SUPERVISION, "judge", "Verdict.QUARANTINE if spec.entity else Verdict.ESCALATE", "Verdict.ESCALATE"),
+        (SUPERVISION, "judge", "AfterExit.QUARANTINE if spec.entity else AfterExit.ESCALATE", "AfterExit.ESCALATE"),
     ),
     _bug(
         "deferred-slot-not-failed-on-restart",
@@ -163,7 +163,7 @@ MUTANTS = (
             DELIVERY,
             "_stale",
             "envelope.incarnation != cell.incarnation",
-            "envelope.incarnation != cell.incarnation and kind != Kind.WATCH",
+            "envelope.incarnation != cell.incarnation and kind != EnvelopeKind.WATCH",
         ),
     ),
     _bug(
@@ -214,7 +214,7 @@ MUTANTS = (
     ),
     _bug(
         "cancel-behind-the-gate-does-not-annihilate",
-        (TREE, "Tree.begin", ("if not operation.wanted:\n    operation.phase = Phase.ENDED\n    return"), ""),
+        (TREE, "Tree.begin", ("if not operation.wanted:\n    operation.phase = OperationPhase.ENDED\n    return"), ""),
     ),
     _bug(
         "who-waits-for-a-full-disk-is-not-told",

@@ -5,7 +5,7 @@ from random import Random
 import attrs
 import pytest
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.coreweave.settings import FAITHFUL, MINUTE, QUICK, Settings, Span, minutes, seconds
 from iriscw_sims.pace import TIMING
 

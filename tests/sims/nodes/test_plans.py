@@ -6,8 +6,8 @@ import attrs
 import pytest
 from hypothesis import given
 
+from iriscw._errors import InvalidArgument
 from iriscw.cli import main
-from iriscw.errors import InvalidArgument
 from iriscw.testing.nodes import assert_holds, breaks_like, draw_nodes_plan, plans, shrink
 from iriscw_sims.nodes import shrinking
 from iriscw_sims.nodes.checks import Checks

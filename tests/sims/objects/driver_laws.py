@@ -6,7 +6,7 @@ import functools
 import anyio
 from objects_world import BUCKET, KEY, SMALL, asker, made
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.tiers.drivers.transfer import read_whole
 from iriscw.tiers.ports import IfAbsent, IfMatch, ObjectExists, ObjectNotFound
 from iriscw_sims.objects.content import Content

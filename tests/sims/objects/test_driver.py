@@ -6,7 +6,7 @@ import objects_world
 import pytest
 from objects_world import BUCKET, KEY, SMALL, World
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.testing.conformance.object_store import ObjectStoreConformance
 from iriscw.tiers.ports import (
     IfAbsent,

@@ -4,7 +4,7 @@ import attrs
 import pytest
 from objects_world import BEGIN, BUCKET, KEY, SECOND, SMALL, asker, made
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.objects.content import Content, Sized
 from iriscw_sims.objects.messages import (
     Answer,

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.objects.throttle import Throttle
 
 SECOND = 1_000_000_000

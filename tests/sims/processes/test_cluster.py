@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from serve_caller import Caller
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.processes.sweep import marked_processes
 from iriscw_sims.processes.cluster import serve_with_processes
 from iriscw_sims.processes.containers import MARKER

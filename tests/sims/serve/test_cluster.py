@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from serve_caller import MERGE, Caller
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.coreweave.crd import POOLS
 from iriscw_sims.coreweave.settings import QUICK
 from iriscw_sims.serve.cluster import BLOCK_ADDRESSES, WHOLE_GRACE, delays_of, of_processes

@@ -8,7 +8,7 @@ import pytest
 import trustme
 from serve_caller import MAPS, PODS, Caller, a_map
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.rpc.errors import AddressInUse, AddressUnavailable, InsecureDoor, InvalidAddress, InvalidTls
 from iriscw_sims.serve.live import FAILURES_LIMIT
 from iriscw_sims.serve.server import SimServer, serve

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.serve.settings import FASTEST, POOLS_LIMIT, SLOWEST, PoolToBegin, ServeSettings
 from raised import that
 

@@ -9,7 +9,7 @@ from rpc_echo import EchoReply, EchoRequest
 from rpc_world import CHAT, DOWNLOAD, UNARY, UPLOAD
 from transport_world import FOUND_AND_SHRUNK, LIMITS, NOTICE_S, Stage, elapsed, faults_of_any_kind, perform, seeds
 
-from iriscw.errors import IriscwError, OperationError
+from iriscw._errors import IriscwError, OperationError
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import RpcCancelled, RpcDeadline, RpcUnavailable
 from profiles import examples

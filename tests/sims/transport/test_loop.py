@@ -10,7 +10,7 @@ import anyio.to_thread
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.transport.errors import CallbackFailed, HorizonPassed, SpinningLoop, StuckLoop, Unsimulated
 from iriscw_sims.transport.loop import SteadyTask, Threads, VirtualLoop
 from iriscw_sims.transport.network import Network

@@ -15,7 +15,7 @@ from rpc_echo import EchoReply, EchoRequest
 from rpc_world import ADMIN, CHAT, DOWNLOAD, UNARY, UPLOAD
 from transport_world import FOUND_AND_SHRUNK, LIMITS, NOTICE_S, SLACK_S, Stage, elapsed, perform, seeds
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.rpc.client import BACKOFF_FIRST_S, BACKOFF_LONGEST_S, RpcChannel
 from iriscw.rpc.client_call import translated
 from iriscw.rpc.errors import MessageTooLarge, RpcDeadline, RpcUnavailable

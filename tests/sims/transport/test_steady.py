@@ -13,7 +13,7 @@ import grpclib.server
 import pytest
 from anyio._backends import _asyncio as backend
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.transport.errors import Unsimulated
 from iriscw_sims.transport.loop import VirtualLoop
 from iriscw_sims.transport.network import Network

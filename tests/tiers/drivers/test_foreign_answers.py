@@ -9,7 +9,7 @@ from gs_stage import QUICK as GS_QUICK
 from hypothesis import given, strategies as st
 from s3_stage import QUICK
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.tiers.drivers.gs import GsObjectStore
 from iriscw.tiers.drivers.gs_place import GsPlace
 from iriscw.tiers.drivers.s3 import S3ObjectStore

@@ -8,8 +8,8 @@ import gs_stage
 import pytest
 import s3_stage
 
+from iriscw._errors import JournalLost
 from iriscw.controller.stores.replica_store import open_vault
-from iriscw.errors import JournalLost
 from iriscw.journal.conformance import BOUND_BYTES, REGISTRY, facts
 from iriscw.journal.replica import Replica
 from iriscw.journal.sqlite import SqliteJournal

@@ -4,7 +4,7 @@ import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 
 HERE = Path(__file__).parent
 BUCKET = "emulated"

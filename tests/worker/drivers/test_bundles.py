@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from iriscw._errors import InvalidArgument
 from iriscw.bundles.cache import BundleCache
 from iriscw.bundles.pack import pack
 from iriscw.bundles.unpack import BundleCorrupt
-from iriscw.errors import InvalidArgument
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import RpcUnavailable

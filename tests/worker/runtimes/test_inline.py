@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.processes.ends import EndKind
 from iriscw.task.payload import make_payload
 from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, facts

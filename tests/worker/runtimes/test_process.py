@@ -10,7 +10,7 @@ import anyio
 import attrs
 import pytest
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.processes.ends import EndKind
 from iriscw.processes.identity import send_signal
 from iriscw.processes.lease import NEVER_NS, LeaseFile

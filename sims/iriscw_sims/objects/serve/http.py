@@ -12,7 +12,7 @@ from typing import Self
 import attrs
 from aiohttp import web
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.runtime.vocabulary import MILLISECOND
 from iriscw_sims.coreweave.settings import Span
 from iriscw_sims.objects.front import ObjectFront, Outcome

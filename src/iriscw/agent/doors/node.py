@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from iriscw._errors import InvalidArgument, IriscwError
 from iriscw._version import __version__
 from iriscw.agent import wire
 from iriscw.agent.doors.rules import NODE_RULES
 from iriscw.agent.local import new_id
 from iriscw.agent.operation_views import RunningOperation
-from iriscw.errors import InvalidArgument, IriscwError
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import CriuAbility, TargetGone
 from iriscw.proto.iriscw import v1

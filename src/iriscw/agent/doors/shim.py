@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from iriscw._errors import InvalidArgument
 from iriscw.agent import wire
 from iriscw.agent.containers import FoundContainer, check_id, checked_root, container_of, has_own_numbers
 from iriscw.agent.doors.rules import SHIM_RULES
 from iriscw.agent.errors import ContainerRefused, OperationPutAside
 from iriscw.agent.local import OperationStuck, failure_of, new_id
 from iriscw.agent.operation_views import RunningOperation
-from iriscw.errors import InvalidArgument
 from iriscw.freeze.drivers.runtime import become_criu
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import Container, CriuOptions, FreezePlan, ThawPlan

@@ -15,6 +15,18 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import (
+    ActorRestarted,
+    ActorStopped,
+    AskTimeout,
+    InvalidArgument,
+    IriscwError,
+    JournalUnavailable,
+    MailboxFull,
+    NoSuchActor,
+    OutcomeUnknown,
+    SystemClosed,
+)
 from iriscw._version import __version__
 from iriscw.agent.errors import GuardUnknown, ProcessOutOfReach
 from iriscw.agent.operation_views import RunningOperation
@@ -41,18 +53,6 @@ from iriscw.agent.uplink.stream import ControllerStream, Uplink
 from iriscw.agent.wire import DEFAULT_LOCK_MS, text
 from iriscw.checkpoint.drivers.loading import default_tier
 from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
-from iriscw.errors import (
-    ActorRestarted,
-    ActorStopped,
-    AskTimeout,
-    InvalidArgument,
-    IriscwError,
-    JournalUnavailable,
-    MailboxFull,
-    NoSuchActor,
-    OutcomeUnknown,
-    SystemClosed,
-)
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
     ArtifactUnknown,

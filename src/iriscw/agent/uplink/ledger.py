@@ -19,6 +19,15 @@ from collections.abc import Iterator
 
 import attrs
 
+from iriscw._errors import (
+    ActorRestarted,
+    ActorStopped,
+    AskTimeout,
+    JournalUnavailable,
+    MailboxFull,
+    OutcomeUnknown,
+    SystemClosed,
+)
 from iriscw.agent.errors import AgentStopping
 from iriscw.agent.uplink.messages import (
     SESSION,
@@ -32,15 +41,6 @@ from iriscw.agent.uplink.messages import (
     TakeOrders,
 )
 from iriscw.agent.uplink.records import OrderReleased, OrderSettled, OrderTaken, OrderWithdrawn
-from iriscw.errors import (
-    ActorRestarted,
-    ActorStopped,
-    AskTimeout,
-    JournalUnavailable,
-    MailboxFull,
-    OutcomeUnknown,
-    SystemClosed,
-)
 from iriscw.nodes.model import MAX_OPEN_ORDERS, ORDER, REFUSED, Order, OrderEnd
 from iriscw.runtime.vocabulary import (
     SECOND,

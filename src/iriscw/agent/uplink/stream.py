@@ -9,8 +9,8 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import InvalidArgument, OperationError
 from iriscw.agent.uplink.messages import Beat, Beaten, Dial, TurnedAway, Welcomed
-from iriscw.errors import InvalidArgument, OperationError
 from iriscw.nodes import wire
 from iriscw.nodes.model import NODE_NAME, Abilities, AgentIdentity, AgentReport, ReportAcked
 from iriscw.proto.iriscw import v1

@@ -11,9 +11,9 @@ import re
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
+from iriscw._errors import IriscwError, UsageError
 from iriscw.checkpoint.drivers.built_in import BUILT_IN
 from iriscw.checkpoint.drivers.plug import TierContext, TierPlug
-from iriscw.errors import IriscwError, UsageError
 
 if TYPE_CHECKING:  # the help of a command needs the names of tiers, and no tier
     from iriscw.checkpoint.ports import Tier

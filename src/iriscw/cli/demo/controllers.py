@@ -20,10 +20,10 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.cloud.drivers.local.folder import WorkdirLocked
 from iriscw.cloud.drivers.local.throwaway import ORPHAN_AFTER_S, PLATFORM_FOLDER, ThrowawayFolder, end_all
 from iriscw.cluster import Cluster
-from iriscw.errors import OperationError
 
 MODULE: Final = "iriscw.cli.demo.controllers"
 ERRORS: Final = "controller.err"

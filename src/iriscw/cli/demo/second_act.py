@@ -19,6 +19,7 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.agent.local import Local, failure_of, new_id
 from iriscw.agent.machine import this_machine
 from iriscw.checkpoint.drivers.loading import default_tier
@@ -29,7 +30,6 @@ from iriscw.cli.demo.view import DemoView
 from iriscw.cli.freeze_shown import STEPS, Shown, decimal_size
 from iriscw.cli.outcome import CheckFailed, run_async
 from iriscw.cli.output import table
-from iriscw.errors import OperationError
 from iriscw.freeze.drivers.criu.ability import probe
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
 from iriscw.freeze.messages import FreezeTree, ThawTree

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from iriscw._errors import OperationError, UsageError
 from iriscw.cli.kinds import NewFile
 from iriscw.config.quantities import DurationError, parse_duration
-from iriscw.errors import OperationError, UsageError
 from iriscw.files import read_bounded, write_atomic
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from iriscw._errors import UsageError
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.kinds import NewFile
 from iriscw.cli.outcome import run_async
 from iriscw.cli.sim.kinds import SEED
 from iriscw.client.discovery import context_path
-from iriscw.errors import UsageError
 from iriscw.files import decode_json, make_private_folder, read_bounded
 from iriscw.processes.stopping import stopping_signals
 from iriscw.rpc.errors import InsecureDoor

@@ -14,9 +14,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
+from iriscw._errors import UsageError
 from iriscw.cloud.model import Pod, PodSpec
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
-from iriscw.errors import UsageError
 from iriscw.rpc.tokens import Secret
 
 ENTRY_POINT_GROUP = "iriscw.platforms"

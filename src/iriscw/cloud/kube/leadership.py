@@ -29,9 +29,9 @@ from typing import Any
 
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse
 from iriscw.cloud.kube.refusals import answered
-from iriscw.errors import InvalidArgument
 from iriscw.runtime.vocabulary import SECOND
 
 DURATION = 15 * SECOND

@@ -8,7 +8,7 @@ in integer ns: nothing drifts.
 
 from __future__ import annotations
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.runtime.vocabulary import SECOND
 
 MOST_QPS = 1_000_000.0

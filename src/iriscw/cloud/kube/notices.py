@@ -24,6 +24,7 @@ from typing import Any
 
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.kube.calls import ask
 from iriscw.cloud.kube.limits import RateLimit
 from iriscw.cloud.kube.messages import MERGE_PATCH, ApiRequest, ApiResponse, Call
@@ -32,7 +33,6 @@ from iriscw.cloud.kube.pauses import growing
 from iriscw.cloud.kube.refusals import answered, judged, narrowed
 from iriscw.cloud.kube.settings import KubeSettings
 from iriscw.cloud.model import CloudError, Forbidden, InvalidSpec, QuotaExceeded, Throttled, Unavailable
-from iriscw.errors import InvalidArgument
 from iriscw.runtime.vocabulary import SECOND
 
 COMPONENT = "iriscw-controller"

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.kube import words
 from iriscw.cloud.model import LABEL_GROUP, Capacity
-from iriscw.errors import InvalidArgument
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 
 

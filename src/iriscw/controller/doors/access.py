@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from iriscw._errors import ActorRestarted, ActorStopped, InvalidArgument, NoSuchActor
 from iriscw.controller.errors import JobUnavailable
 from iriscw.controller.stores.logs import LogStore
-from iriscw.errors import ActorRestarted, ActorStopped, InvalidArgument, NoSuchActor
 from iriscw.jobs.errors import NoSuchJob, TaskEnded
 from iriscw.jobs.messages import DescribeJob, JobPage, JobView, ListJobs, ListTasks, TaskPage, TaskRow
 from iriscw.jobs.model import TASK_TERMINAL

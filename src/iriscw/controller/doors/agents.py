@@ -23,9 +23,7 @@ import anyio
 import attrs
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from iriscw.controller.doors.rules import AGENT_RULES
-from iriscw.controller.tokens import AgentPrincipal
-from iriscw.errors import (
+from iriscw._errors import (
     ActorRestarted,
     ActorStopped,
     AskTimeout,
@@ -35,6 +33,8 @@ from iriscw.errors import (
     NoSuchActor,
     OutcomeUnknown,
 )
+from iriscw.controller.doors.rules import AGENT_RULES
+from iriscw.controller.tokens import AgentPrincipal
 from iriscw.nodes import wire
 from iriscw.nodes.errors import AgentFenced, NodeSaysTooMuch, TooManyNodes
 from iriscw.nodes.messages import AGENTS, AgentDialled

@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, nullcontext
 
+from iriscw._errors import InvalidArgument, OperationError
 from iriscw.bundles.pack import BundleLimits, BundleTooLarge
 from iriscw.cloud.model import InvalidSpec, check_image
 from iriscw.controller.doors import reading
@@ -24,7 +25,6 @@ from iriscw.controller.events import EventHub
 from iriscw.controller.stores.payloads import display_name
 from iriscw.controller.stores.stores import Stores
 from iriscw.controller.waiting import WaitingReasons, steady
-from iriscw.errors import InvalidArgument, OperationError
 from iriscw.jobs import wire
 from iriscw.jobs.errors import ImageNotSupported, PythonNotSupported
 from iriscw.jobs.job.queries import OWN_STATE

@@ -19,6 +19,7 @@ from pathlib import Path
 import anyio
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.drivers.loading import CloudDrivers, TaskConnections
 from iriscw.cloud.model import (
     LABEL_INCARNATION,
@@ -35,7 +36,6 @@ from iriscw.cloud.ports import Connection
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.rules import COMMAND_RULES
 from iriscw.controller.doors.streams import Switchboard
-from iriscw.errors import InvalidArgument
 from iriscw.fleet.model import TASK_RUNTIME
 from iriscw.jobs.errors import CommandKilled, CommandNotStarted, TaskEnded, TaskNotRunning, TooManyCommands
 from iriscw.jobs.messages import MAX_PAGE, JobView, ListTasks, TaskPage, TaskRow

@@ -12,9 +12,9 @@ A controller that dies in between has a node without orders, of which the same c
 
 from __future__ import annotations
 
+from iriscw._errors import ActorStopped, InvalidArgument, NoSuchActor
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.agents import AgentBoard
-from iriscw.errors import ActorStopped, InvalidArgument, NoSuchActor
 from iriscw.nodes.errors import NodeConnected, NoSuchNode
 from iriscw.nodes.messages import AGENTS, ORDERS, AbandonOrders, DescribeNode, ForgetNode
 from iriscw.nodes.model import NODE_NAME, NodeState, NodeView

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 import attrs
 
+from iriscw._errors import ActorStopped, InvalidArgument, NoSuchActor
 from iriscw.checkpoint.drivers.loading import NoSuchTier, named_tier
 from iriscw.controller.checkpoint_labels import MAX_USER_LABELS, task_labels, without_gpus
 from iriscw.controller.doors.access import JOB_ID, Access
@@ -21,7 +22,6 @@ from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.errors import JobUnavailable
 from iriscw.controller.events import EventHub
 from iriscw.controller.tokens import ControllerTokens
-from iriscw.errors import ActorStopped, InvalidArgument, NoSuchActor
 from iriscw.jobs import wire
 from iriscw.jobs.errors import TaskNotRunning
 from iriscw.jobs.messages import ListTasks, TaskPage, TaskRow

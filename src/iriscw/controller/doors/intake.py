@@ -19,13 +19,13 @@ import logging
 
 import anyio
 
+from iriscw._errors import InvalidArgument
 from iriscw.controller.doors.rules import MAX_HELD_ATTEMPTS
 from iriscw.controller.doors.streams import PendingEnd, WorkerConnection
 from iriscw.controller.granted_attempts import HeldAttempts
 from iriscw.controller.stores.logs import AttemptLog, LogStore
 from iriscw.controller.stores.result_model import Reference, ResultVerdict
 from iriscw.controller.stores.results import ResultStore
-from iriscw.errors import InvalidArgument
 from iriscw.jobs import wire
 from iriscw.jobs.model import Ending, Observation, Observed, Suspension, TaskState
 from iriscw.jobs.traits import Fault

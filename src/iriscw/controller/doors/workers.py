@@ -35,6 +35,15 @@ from functools import partial
 import anyio
 import attrs
 
+from iriscw._errors import (
+    ActorRestarted,
+    ActorStopped,
+    AskTimeout,
+    InvalidArgument,
+    MailboxFull,
+    NoSuchActor,
+    SystemClosed,
+)
 from iriscw.cloud.wire import read_amount, read_attributes
 from iriscw.controller.admission import RETRY_AFTER_MS, AdmissionGate
 from iriscw.controller.doors.intake import Intake
@@ -46,15 +55,6 @@ from iriscw.controller.heartbeats import Heartbeats
 from iriscw.controller.stores.logs import Named
 from iriscw.controller.stores.stores import Stores
 from iriscw.controller.tokens import ControllerTokens, WorkerPrincipal
-from iriscw.errors import (
-    ActorRestarted,
-    ActorStopped,
-    AskTimeout,
-    InvalidArgument,
-    MailboxFull,
-    NoSuchActor,
-    SystemClosed,
-)
 from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerSeen
 from iriscw.fleet.model import GroupConfig, WorkerRefused, slice_name, worker_path
 from iriscw.jobs import wire

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
+from iriscw._errors import InvalidArgument, OperationError
 from iriscw.controller.feature import Background, Feature, FeatureContext, Parts
-from iriscw.errors import InvalidArgument, OperationError
 from iriscw.runtime.vocabulary import replace
 
 if TYPE_CHECKING:

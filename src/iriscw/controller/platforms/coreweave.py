@@ -38,12 +38,12 @@ from iriscw.cloud.kube.settings import GroupSettings, KubeSettings, SecretKey, T
 from iriscw.cloud.model import Pod, Throttled, Unavailable
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
 from iriscw.config.model import ClusterConfig, CoreweaveSliceConfig, ScaleGroupConfig
-from iriscw.controller.errors import NoSuchNamespace, StateUnusable
+from iriscw.controller.errors import NoSuchNamespace
 from iriscw.controller.platforms.agent_proofs import PATIENCE_S, AgentProofs
 from iriscw.controller.platforms.notices import PoolNotices
 from iriscw.controller.settings import store_variables, task_image, worker_image
 from iriscw.controller.tokens import ControllerTokens
-from iriscw.files import write_atomic
+from iriscw.files import StateUnusable, write_atomic
 from iriscw.runtime.vocabulary import SECOND
 from iriscw.tiers.drivers.s3_place import with_own
 

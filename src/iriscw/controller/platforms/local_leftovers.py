@@ -17,13 +17,13 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from iriscw._errors import ActorStopped, NoSuchActor, OperationError
 from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cloud.drivers.local.attempts import lives, remove, remove_life, unowned
 from iriscw.cloud.model import LABEL_INCARNATION, Pod
 from iriscw.controller.doors.access import Access
 from iriscw.controller.events import CheckpointDropped, Subscription
 from iriscw.controller.stores.logs import LogStore
-from iriscw.errors import ActorStopped, NoSuchActor, OperationError
 from iriscw.fleet.messages import SliceChanged
 from iriscw.fleet.model import SliceState
 from iriscw.jobs.messages import JobChanged, ListTasks, TaskPage

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from iriscw._errors import IriscwError
 from iriscw.cloud.drivers.loading import (
     BrokenPlatform,
     CloudDrivers,
@@ -17,10 +18,8 @@ from iriscw.cloud.drivers.loading import (
     load_platform,
 )
 from iriscw.config.model import ClusterConfig
-from iriscw.controller.errors import StateUnusable
 from iriscw.controller.tokens import ControllerTokens
-from iriscw.errors import IriscwError
-from iriscw.files import make_private_folder
+from iriscw.files import StateUnusable, make_private_folder
 
 
 def checked_platform(config: ClusterConfig) -> Platform:

@@ -22,10 +22,9 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.controller.errors import StateUnusable
+from iriscw._errors import OperationError
 from iriscw.controller.stores.stored_files import open_plain
-from iriscw.errors import OperationError
-from iriscw.files import write_atomic
+from iriscw.files import StateUnusable, write_atomic
 from iriscw.tiers.ports import IfAbsent, IfMatch, ObjectExists, ObjectNotFound, ObjectStore
 
 ARCHIVE = "attempts"

@@ -31,9 +31,9 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.controller.events import Subscription
 from iriscw.controller.stores.stored_files import append_whole, naming, read_at
-from iriscw.errors import OperationError
 from iriscw.files import make_private_folder, write_atomic
 from iriscw.jobs.model import AwaitLogs
 from iriscw.runtime.vocabulary import SECOND

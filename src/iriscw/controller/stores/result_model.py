@@ -7,7 +7,7 @@ import enum
 import anyio
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 
 
 class ResultStoreBroken(OperationError):

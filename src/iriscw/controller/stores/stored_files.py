@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.files import PRIVATE_FILE_MODE, make_private_folder
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.files import write_atomic
 from iriscw.freeze.drivers.processes.driver import doom
 from iriscw.freeze.drivers.processes.reading import in_session

@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded, TaskNotRunning
 from iriscw.jobs.job.desired_attempts import latest_attempt, link_of, run_order, scheduler_of, stop_for
 from iriscw.jobs.job.ends import Ends, conclude, end_attempt, move_of, step

@@ -18,7 +18,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from iriscw.errors import ActorStopped, OutcomeUnknown, as_failure
+from iriscw._errors import ActorStopped, OutcomeUnknown, as_failure
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.dispatcher import Dispatcher
 from iriscw.runtime.edge.session import SessionPort

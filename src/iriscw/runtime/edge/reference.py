@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from iriscw.errors import (
+from iriscw._errors import (
     ActorStopped,
     AskInsideDecision,
     AskTimeout,

@@ -25,7 +25,7 @@ from typing import Any, Self
 import anyio
 import anyio.abc
 
-from iriscw.errors import InvalidArgument, NoSuchActor, SystemClosed, TellInsideDecision, WrongTask
+from iriscw._errors import InvalidArgument, NoSuchActor, SystemClosed, TellInsideDecision, WrongTask
 from iriscw.runtime.behavior import DEFAULT_CAPACITY, DEFAULT_SHUTDOWN, Behavior, ChildSpec, Restart, Shutdown
 from iriscw.runtime.cell import STOPPED
 from iriscw.runtime.edge.driver import Driver

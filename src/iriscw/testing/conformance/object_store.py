@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.tiers.drivers.transfer import ObjectTooLarge, read_whole
 from iriscw.tiers.ports import (
     CHUNK_BYTES,

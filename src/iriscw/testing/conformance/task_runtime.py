@@ -12,7 +12,7 @@ import time
 import anyio
 import pytest
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.processes.ends import EndKind
 from iriscw.task.context import context
 from iriscw.task.environment import AttemptFacts

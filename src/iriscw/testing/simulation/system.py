@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from iriscw.errors import ActorStopped, AskTimeout, InvalidArgument, MailboxFull, NoSuchActor, OutcomeUnknown
+from iriscw._errors import ActorStopped, AskTimeout, InvalidArgument, MailboxFull, NoSuchActor, OutcomeUnknown
 from iriscw.journal.memory import MemoryDisk, MemoryJournal
 from iriscw.journal.port import DEFAULT_BOUND_BYTES
 from iriscw.runtime.behavior import Behavior, ChildSpec

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from iriscw.errors import InternalError
+from iriscw._errors import InternalError
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.dispatcher import Dispatcher
 from iriscw.runtime.envelope import Envelope, EnvelopeKind, Slot

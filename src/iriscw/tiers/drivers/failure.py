@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.tiers.ports import StoreAccessDenied, StoreFull, StoreUnreachable
 
 TEXT_LENGTH = 300

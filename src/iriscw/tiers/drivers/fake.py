@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 import anyio.lowlevel
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.tiers.ports import (
     CHUNK_BYTES,
     MAX_PAGE_OBJECTS,

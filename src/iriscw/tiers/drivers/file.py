@@ -31,7 +31,7 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.files import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_private_folder, temporary_name
 from iriscw.tiers.drivers import listing
 from iriscw.tiers.drivers.trouble import translated

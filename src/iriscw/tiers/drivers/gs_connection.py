@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.errors import is_stray
+from iriscw._errors import is_stray
 from iriscw.rpc.proxies import proxy_of
 from iriscw.tiers.drivers.attempts import Attempts
 from iriscw.tiers.drivers.failure import GIVEN_UP, AttemptFailed, TryFailure

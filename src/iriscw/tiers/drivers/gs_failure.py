@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.tiers.drivers.failure import TEXT_LENGTH, TryFailure, port_error_of
 
 TOO_FAST = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})

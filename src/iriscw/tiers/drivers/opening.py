@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from iriscw.errors import UsageError
+from iriscw._errors import UsageError
 from iriscw.tiers.ports import ObjectStore
 
 ENTRY_POINT_GROUP = "iriscw.object_stores"

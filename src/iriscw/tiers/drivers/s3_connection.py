@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from iriscw.errors import is_stray
+from iriscw._errors import is_stray
 from iriscw.tiers.drivers.attempts import Attempts
 from iriscw.tiers.drivers.failure import GIVEN_UP, AttemptFailed, TryFailure
 from iriscw.tiers.drivers.s3_answers import foreign

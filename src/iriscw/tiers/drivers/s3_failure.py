@@ -5,7 +5,7 @@ The table errs on the side of doubt: a code that nobody thought of never reads a
 
 from __future__ import annotations
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.tiers.drivers.failure import TEXT_LENGTH, TryFailure, port_error_of
 
 NOT_BEGUN = frozenset({"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestLimitExceeded"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.tiers.ports import ObjectStore
 
 

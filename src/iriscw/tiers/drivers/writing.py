@@ -14,7 +14,7 @@ from contextlib import aclosing
 
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.tiers.drivers.failure import AttemptFailed
 from iriscw.tiers.drivers.limits import ServiceLimits
 from iriscw.tiers.ports import (

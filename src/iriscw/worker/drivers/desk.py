@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.jobs.traits import Fault, ResultFacts
 from iriscw.processes.ends import EndKind, ProcessEnd
 from iriscw.processes.supervised import Limits

@@ -19,7 +19,7 @@ from typing import Final, Self
 
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.files import read_bounded
 from iriscw.processes.names import SocketNameTaken, held_names, hold
 from iriscw.processes.sweep import environments_with

@@ -23,7 +23,7 @@ import anyio.abc
 import anyio.to_thread
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.jobs.model import Observation
 from iriscw.jobs.traits import Fault
 from iriscw.proto.iriscw import v1

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.files import make_private_folder, read_bounded, write_atomic
 from iriscw.worker.model import Specification
 from iriscw.worker.wire import MalformedSpecification, specification

@@ -18,9 +18,9 @@ import anyio.abc
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.cloud.wire import amount, attributes
-from iriscw.errors import OperationError
 from iriscw.jobs.model import Observation
 from iriscw.jobs.wire import observation
 from iriscw.processes.identity import ProcessIdentity, pid_namespace

@@ -20,7 +20,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.files import write_atomic
 from iriscw.processes.ends import ProcessEnd
 from iriscw.task.context import TaskContext, entered

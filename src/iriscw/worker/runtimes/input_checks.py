@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.processes.syscall_filter import FREEZABLE, hindrance
 from iriscw.task.framing import FrameCorrupt, PythonMismatch, UnknownFormat, python_name, this_python
 from iriscw.task.payload import read_summary

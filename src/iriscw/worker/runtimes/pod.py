@@ -27,9 +27,9 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.kube.tasks import OWN_HOST, TaskPod
 from iriscw.cloud.model import CloudError, InvalidSpec
-from iriscw.errors import InvalidArgument
 from iriscw.processes.contained import command, look, provide_supervisor, withdraw, write_order
 from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.lease import LeaseFile

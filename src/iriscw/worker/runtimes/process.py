@@ -29,7 +29,7 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.files import make_private_folder, read_bounded, write_atomic
 from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.environment import basic_environment

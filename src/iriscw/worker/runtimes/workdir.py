@@ -24,7 +24,7 @@ from pathlib import Path
 
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw.files import decode_json, make_private_folder, read_bounded, remove_tree, write_atomic
 from iriscw.rpc.limits import MAX_RESULT_BYTES
 from iriscw.task.environment import (

@@ -3,8 +3,8 @@
 import attrs
 import pytest
 
+from iriscw._errors import InvalidArgument
 from iriscw.cloud.drivers.kube.limits import TransportLimits
-from iriscw.errors import InvalidArgument
 from raised import that
 
 

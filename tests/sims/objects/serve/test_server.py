@@ -11,7 +11,7 @@ import test_real_server as real
 from objects_world import BUCKET, KEY, SMALL, made
 from s3_caller import SIGNED, Caller
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 from iriscw_sims.objects.content import Content
 from iriscw_sims.objects.messages import (
     AbortMultipartUpload,

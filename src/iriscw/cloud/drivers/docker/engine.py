@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import aiohttp
 
+from iriscw._errors import is_stray
 from iriscw.cloud.docker.containers import MAX_SAID_CHARS, pulled_as, said_wrong
 from iriscw.cloud.model import CloudError, Conflict, Forbidden, Gone, InvalidSpec, Unavailable
-from iriscw.errors import is_stray
 
 CALL_S: Final = 30.0
 PULL_S: Final = 1800.0

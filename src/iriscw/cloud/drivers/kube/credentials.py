@@ -19,8 +19,8 @@ from typing import Protocol
 import anyio
 import attrs
 
+from iriscw._errors import InvalidArgument, UsageError
 from iriscw.cloud.kube.messages import ApiUnreachable
-from iriscw.errors import InvalidArgument, UsageError
 from iriscw.rpc.tokens import Secret
 
 _log = logging.getLogger(__name__)

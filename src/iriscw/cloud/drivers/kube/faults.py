@@ -16,9 +16,9 @@ import aiohttp
 import anyio
 from aiohttp.http_exceptions import HttpProcessingError
 
+from iriscw._errors import is_stray
 from iriscw.cloud.drivers.kube.lines import LineTooLong
 from iriscw.cloud.kube.messages import ApiUnreachable
-from iriscw.errors import is_stray
 
 NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError)
 """All that the transport raises because of the world; ``TimeoutError`` is an ``OSError``."""

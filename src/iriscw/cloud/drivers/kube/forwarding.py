@@ -19,13 +19,13 @@ import anyio
 import anyio.abc
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.cloud.drivers.kube.api import KubernetesApi
 from iriscw.cloud.drivers.kube.calls import Caller
 from iriscw.cloud.drivers.kube.places import BEGIN_S, PodPlace
 from iriscw.cloud.drivers.kube.streams import V4, Channels
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse, ApiUnreachable
 from iriscw.cloud.model import CloudError, InvalidSpec, Unavailable
-from iriscw.errors import OperationError
 
 _log = logging.getLogger(__name__)
 

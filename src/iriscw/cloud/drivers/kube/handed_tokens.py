@@ -13,10 +13,10 @@ from contextlib import aclosing
 
 import anyio
 
+from iriscw._errors import OperationError
 from iriscw.cloud.drivers.kube.calls import Caller
 from iriscw.cloud.kube.handing import drop_token
 from iriscw.cloud.model import LABEL_WORKER, PodSpec, Removed, WatchEvent
-from iriscw.errors import OperationError
 from iriscw.rpc.tokens import Secret
 
 log = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ from typing import Any
 import anyio
 import attrs
 
+from iriscw._errors import is_stray
 from iriscw.cloud.drivers.kube.access import (
     AUTHORITY_BYTES,
     ClusterAccess,
@@ -43,7 +44,6 @@ from iriscw.cloud.drivers.kube.credentials import (
     read_small,
     token_file,
 )
-from iriscw.errors import is_stray
 from iriscw.files import write_atomic
 
 logging.getLogger("kubernetes_asyncio.config.kube_config").addFilter(lambda _record: False)

@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from iriscw._errors import OperationError
 from iriscw.cloud.kube.leadership import Candidate, CandidateStanding
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse, ApiUnreachable
 from iriscw.cloud.kube.ports import KubeApi
-from iriscw.errors import OperationError
 from iriscw.runtime.vocabulary import SECOND
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from iriscw.errors import InvalidArgument
+from iriscw._errors import InvalidArgument
 
 
 @attrs.frozen(kw_only=True)

@@ -11,10 +11,10 @@ import time
 
 import anyio
 
+from iriscw._errors import OperationError
 from iriscw.cloud.drivers.kube.calls import Caller
 from iriscw.cloud.kube.notices import Notice, NoticeDue, NoticeLimits, Notices, NoticeStatistics, write
 from iriscw.cloud.model import Forbidden
-from iriscw.errors import OperationError
 from iriscw.runtime.vocabulary import SECOND
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from typing import TypeVar
 
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.cloud.drivers.local.records import PodRecord, PoolRecord, decode_pod, decode_pool, encode
-from iriscw.errors import OperationError
 from iriscw.files import PRIVATE_FILE_MODE, make_private_folder, read_bounded, remove_tree, write_atomic
 
 _R = TypeVar("_R")

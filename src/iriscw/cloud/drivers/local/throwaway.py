@@ -34,11 +34,11 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.cloud.drivers.local.attempts import ATTEMPT_FOLDER
 from iriscw.cloud.drivers.local.folder import Folder, WorkdirLocked
 from iriscw.cloud.drivers.local.platform import POD_MARKER
 from iriscw.cloud.drivers.local.records import PodRecord
-from iriscw.errors import OperationError
 from iriscw.files import TEMPORARY_PREFIX, decode_json, read_bounded, remove_tree, write_atomic
 from iriscw.processes.identity import ProcessIdentity, boot_id, decode_identity, identify, is_alive
 from iriscw.processes.supervised import adopt

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import anyio
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.freeze.criu_rpc import NotUnderstood
 from iriscw.freeze.model import CriuFailed, CriuOverdue, DumpRequest, RestoreRequest, UnsafeRequest
 

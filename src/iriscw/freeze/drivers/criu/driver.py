@@ -42,7 +42,7 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.freeze.criu_log import classify
 from iriscw.freeze.criu_rpc import (
     POST_DUMP,

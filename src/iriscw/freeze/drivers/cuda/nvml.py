@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.freeze.drivers.cuda.calling import ask
 from iriscw.freeze.drivers.cuda.finding import nvml_library
 from iriscw.freeze.model import CudaRefused, NvmlGpu

@@ -32,7 +32,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from iriscw.errors import OperationError
+from iriscw._errors import OperationError
 from iriscw.files import decode_json, make_private_folder, read_bounded, remove_tree, write_atomic
 from iriscw.freeze.criu_log import classify
 from iriscw.freeze.criu_rpc import (
