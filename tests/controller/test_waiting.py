@@ -4,6 +4,7 @@ from contextlib import ExitStack
 from itertools import pairwise
 
 import anyio
+import anyio.lowlevel
 import pytest
 from controller_world import CLIENTS, World
 
@@ -186,6 +187,30 @@ async def test_many_watchers_of_one_job_ask_no_more_than_one(world: World, monke
     assert len(heard) == 12
     assert asked["looks"] - before["looks"] >= 60
     assert asked["questions"] - before["questions"] <= 12
+
+
+async def test_nobody_is_asked_once_all_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who leaves between two looks leaves nothing to look for."""
+    monkeypatch.setattr(waiting, "LOOK_INTERVAL_S", 0.1)
+    asked: list[ExplainJobs] = []
+
+    class Asking:
+        async def ask(self, path: str, message: ExplainJobs) -> JobReasons:
+            asked.append(message)
+            return JobReasons((), ())
+
+    reasons = waiting.WaitingReasons(Asking(), None)  # type: ignore[arg-type]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reasons.run)
+        with reasons.watched("job-a", "?"):
+            for _ in range(5):
+                await anyio.lowlevel.checkpoint()  # it has begun to wait for its first look
+        await anyio.sleep(0.2)
+        with reasons.watched("job-b", "?"), anyio.fail_after(60):
+            while not asked:  # noqa: ASYNC110 - a look tells nobody
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+    assert {each.job_ids for each in asked} == {("job-b",)}
 
 
 async def test_actors_that_begin_anew_are_away_and_no_bug(world: World) -> None:

@@ -79,7 +79,8 @@ class WaitingReasons:
             self._news = anyio.Event()
             while self._watchers:
                 await anyio.sleep(LOOK_INTERVAL_S)
-                await self.look()
+                if self._watchers:  # all may have left meanwhile
+                    await self.look()
 
     async def look(self) -> None:
         """Ask once, and ring those whose job waits for another reason now."""
