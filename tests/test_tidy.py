@@ -249,7 +249,26 @@ def check_prose(module, tree):
                     yield f"{module}:{node.lineno}: {each.value!r} is prose, and not what an error names"
 
 
+OWN_UNITS = (
+    "iriscw.runtime.vocabulary",
+    *("iriscw.config.defaults", "iriscw.config.quantities", "iriscw.client.submission", "iriscw.client.wire"),
+)
+"""The one place, and those that must not see it."""
+
+
+def check_units(module, tree):
+    """Find units of time that are defined anew: ``runtime.vocabulary`` has them."""
+    for node in tree.body if module not in OWN_UNITS else ():
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        value = getattr(node, "value", None)
+        if isinstance(value, ast.Constant) and value.value in (10**6, 10**9):
+            for target in targets:
+                if isinstance(target, ast.Name) and re.search(r"SECOND|NS_PER", target.id):
+                    yield f"{module}:{node.lineno}: {target.id} is in runtime.vocabulary"
+
+
 CHECKS = (
+    check_units,
     check_assert_true,
     check_swallowed,
     check_shell,
@@ -367,6 +386,8 @@ PLANTED = [
     (check_shell, "m", "subprocess.run('ls', shell=flag)"),
     (check_shell, "m", "os.system('ls')"),
     (check_shell, "m", "asyncio.create_subprocess_shell('ls')"),
+    (check_units, "m", "_SECOND = 1_000_000_000"),
+    (check_units, "m", "MILLISECOND: Final = 1_000_000"),
     (check_sleep, "m", "time.sleep(1)"),
     (check_sleep, "m", "from time import monotonic, sleep"),
     (check_pickle, "iriscw.jobs.wire", "pickle.loads(x)"),

@@ -33,6 +33,7 @@ from iriscw.processes.environment import basic_environment
 from iriscw.processes.lease import LeaseFile
 from iriscw.processes.supervised import Program, Supervised, launch
 from iriscw.processes.sweep import SweepFailed
+from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.kube.kinds import Json
 from iriscw_sims.processes.programs import PodProgram, Read, Stage, program_of
 
@@ -52,8 +53,6 @@ LEASE_S = 20.0
 
 START_ERROR_CODE = 128
 START_ERROR = "StartError"
-
-NANOSECONDS = 1_000_000_000
 
 
 @attrs.define(eq=False)
@@ -89,7 +88,7 @@ class ProcessContainers:
         """Gives what a pod's program is given beside the stage's environment; asked in a thread, before each start."""
         self.exited: Callable[[str, int, str], object] = lambda _uid, _code, _reason: None
         """Is told of each end by itself: the pod's uid, the exit code, the reason."""
-        self.real_s: Callable[[int], float] = lambda span: span / NANOSECONDS
+        self.real_s: Callable[[int], float] = lambda span: span / SECOND
         """How long so many simulated ns are; set by who has the clock."""
         self.lives: dict[str, Life] = {}
         """Of pods whose programs run or are about to, by uid."""
@@ -135,7 +134,7 @@ class ProcessContainers:
 
     def _hold(self) -> None:
         assert self._lease is not None
-        self._lease.hold(time.monotonic_ns() + int(LEASE_S * NANOSECONDS))
+        self._lease.hold(time.monotonic_ns() + int(LEASE_S * SECOND))
         self._lease.write()
 
     async def _renew(self) -> None:

@@ -27,11 +27,11 @@ from contextvars import Context
 from typing import Any, NoReturn, Protocol, TypeVarTuple, Unpack
 
 from iriscw._errors import InvalidArgument
+from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.transport.errors import HorizonPassed, SpinningLoop, StuckLoop, Unsimulated
 
 Arguments = TypeVarTuple("Arguments")
 
-NANOSECONDS = 1_000_000_000
 
 DEFAULT_HORIZON_S = 7 * 86_400.0
 """Virtual seconds after which a run that has not ended is given up: the sessions of a worker last a day."""
@@ -117,7 +117,7 @@ class VirtualLoop(_Unreachable):  # type: ignore[misc]
         """What was raised where nobody could catch it, as asyncio's exception handlers are told it."""
         self.callbacks = 0
         """How many have run."""
-        self._horizon_ns = round(horizon_s * NANOSECONDS)
+        self._horizon_ns = round(horizon_s * SECOND)
         self._now_ns = 0
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
@@ -138,7 +138,7 @@ class VirtualLoop(_Unreachable):  # type: ignore[misc]
 
     def time(self) -> float:
         """Return the virtual clock in seconds; it begins at 0."""
-        return self._now_ns / NANOSECONDS
+        return self._now_ns / SECOND
 
     # Scheduling
 
@@ -189,8 +189,8 @@ class VirtualLoop(_Unreachable):  # type: ignore[misc]
         return handle
 
     def _not_before(self, when: float) -> int:
-        due = max(self._now_ns, math.floor(when * NANOSECONDS))
-        while due / NANOSECONDS < when:  # whoever looks at the clock then must find that its time has come
+        due = max(self._now_ns, math.floor(when * SECOND))
+        while due / SECOND < when:  # whoever looks at the clock then must find that its time has come
             due += 1
         return due
 
@@ -245,7 +245,7 @@ class VirtualLoop(_Unreachable):  # type: ignore[misc]
             raise StuckLoop(f"at {self.time():.9f} s nothing can happen any more{self._waiting()}")
         due = timers[0][0]
         if due > self._horizon_ns:
-            raise HorizonPassed(f"the run has not ended after {self._horizon_ns / NANOSECONDS:g} s{self._waiting()}")
+            raise HorizonPassed(f"the run has not ended after {self._horizon_ns / SECOND:g} s{self._waiting()}")
         self._now_ns = due
         while timers and timers[0][0] == due:
             self._ready.append(heapq.heappop(timers)[2])
