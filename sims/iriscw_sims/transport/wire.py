@@ -18,7 +18,8 @@ from collections.abc import Callable
 
 import attrs
 
-from iriscw_sims.transport.loop import NANOSECONDS, VirtualLoop
+from iriscw.runtime.vocabulary import SECOND
+from iriscw_sims.transport.loop import VirtualLoop
 
 MAX_SEGMENT_BYTES = 64 << 10
 """The largest piece that arrives in one go: what Linux collects for a reader (GRO)."""
@@ -99,11 +100,11 @@ class Wire:
             return
         weather, now_ns = self._weather(), self._loop.now_ns
         leaves_ns = max(now_ns, self._busy_until_ns)
-        self._busy_until_ns = leaves_ns + round((len(parcel.data) + HEADER_BYTES) / weather.bytes_per_s * NANOSECONDS)
-        latency_ns = round(self._rng.uniform(*weather.latency_s) * NANOSECONDS)
+        self._busy_until_ns = leaves_ns + round((len(parcel.data) + HEADER_BYTES) / weather.bytes_per_s * SECOND)
+        latency_ns = round(self._rng.uniform(*weather.latency_s) * SECOND)
         self._last_ns = max(self._last_ns, self._busy_until_ns + latency_ns)
         self._on_the_way.append(parcel)
-        self._loop.call_at(self._last_ns / NANOSECONDS, self._arrive, parcel)
+        self._loop.call_at(self._last_ns / SECOND, self._arrive, parcel)
 
     def _arrive(self, parcel: Parcel) -> None:
         if parcel.lost:
@@ -128,7 +129,7 @@ class Wire:
         """Let what was held through, when the sender's kernel tries again."""
         if self._stalled_at_ns is None:
             return
-        stalled_s = (self._loop.now_ns - self._stalled_at_ns) / NANOSECONDS
+        stalled_s = (self._loop.now_ns - self._stalled_at_ns) / SECOND
         self._stalled_at_ns = None
         self._healing = True
         self._loop.call_later(self._rng.uniform(0, min(stalled_s, LONGEST_RETRANSMISSION_S)), self._retransmitted)
