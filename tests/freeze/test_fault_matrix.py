@@ -5,7 +5,7 @@ import functools
 import re
 from pathlib import Path
 
-from iriscw import errors
+from iriscw import errors, files
 from iriscw.agent import claims, errors as of_agents, local
 from iriscw.freeze import model
 
@@ -57,7 +57,7 @@ def test_each_row_has_a_test():
 
 def test_each_error_is_there():
     """What is said is an error that somebody can catch, or a kind of end."""
-    known = {name for module in (errors, model, of_agents, local, claims) for name in vars(module)} | IN_AN_END
+    known = {name for module in (errors, files, model, of_agents, local, claims) for name in dir(module)} | IN_AN_END
     assert [name for name in ERROR.findall(PAGE.read_text(encoding="utf-8")) if name not in known] == []
 
 
