@@ -48,7 +48,7 @@ class Terminal:
         """Type something."""
         os.write(self._ours, keys.encode())
 
-    def block_until(self, pattern: str) -> str:
+    def until(self, pattern: str) -> str:
         """Read what is on the screen until there is something; give all that came with it."""
         said, end = "", time.monotonic() + PATIENCE_S
         while not (found := re.search(pattern, said)):

@@ -14,7 +14,7 @@ from drivers_world import LIMITS, SETTINGS
 from kube_server import free_ports
 from real_pods import PODS, access_of, real_pods
 
-from iriscw.cloud.drivers.kube import connection as connection_module
+from iriscw.cloud.drivers import attended
 from iriscw.cloud.drivers.kube.credentials import Fixed, Header
 from iriscw.cloud.drivers.kube.drivers import open_drivers
 from iriscw.cloud.drivers.kube.exec import ExecOrder
@@ -114,7 +114,7 @@ async def test_a_node_that_cannot_be_reached_yet_is_waited_for(connection, pods)
 
 async def test_a_node_that_is_never_reached_is_told(connection, pods, monkeypatch):
     """With the server's own words; waiting says that it took too long."""
-    monkeypatch.setattr(connection_module, "BEGIN_S", 0.3)
+    monkeypatch.setattr(attended, "BEGIN_S", 0.3)
     await pods.node(port=free_ports(1)[0])
     with pytest.raises(Unavailable, check=that(comes_from="places.PodPlace.reached")):
         await connection.run(["true"], 20)
