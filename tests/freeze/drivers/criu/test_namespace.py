@@ -290,7 +290,7 @@ async def test_a_first_process_that_is_killed_while_its_tree_is_made(criu, proce
     if step == "whole":
         monkeypatch.setattr(space.OwnNamespace, "let_go", go)
     with pytest.raises(
-        CriuFailed, check=that(comes_from="space.AddressSpace.let_go" if step == "whole" else "driver._restored")
+        CriuFailed, check=that(comes_from="space.OwnNamespace.let_go" if step == "whole" else "driver._restored")
     ):
         await criu.restore(asked, nothing)
     run = written[-1]
