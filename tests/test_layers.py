@@ -34,7 +34,7 @@ EVERYWHERE = ("_errors", "_version")
 """Seen by all: they import nothing of ours themselves."""
 
 ANY_FEATURE = ("*",)
-EDGE = ("files", "processes", "resources", "bundles")
+EDGE = ("files", "processes", "resources", "bundles", "plugs")
 """Small services that touch the machine; they know no feature but the object store's port."""
 
 VISIBLE = {
@@ -45,6 +45,7 @@ VISIBLE = {
     "runtime": (),
     "journal": ("runtime.vocabulary", "files"),
     "files": (),
+    "plugs": (),
     "processes": ("files",),
     "resources": ("config.quantities",),
     "bundles": ("files", "config.quantities", "tiers.model", "tiers.ports"),

@@ -1,8 +1,7 @@
 """iriscw: the control plane for GPU fleets, as a tree of supervised actors.
 
-What users import stands here, and only here. A name is loaded when it is first used, so that importing the
-package costs next to nothing and loads no client library; the errors alone are there from the start, because
-tracebacks show them.
+What users import stands here, and errors in :mod:`iriscw.errors`. A name is loaded when it is first used, so that
+importing the package costs next to nothing and loads no client library.
 
 To publish a name, add one line to each of the three tables below and one to ``docs/reference/``;
 ``tests/test_exports.py`` says what is missing. Whatever module defines it, users see it as ``iriscw.<name>``.
@@ -160,8 +159,8 @@ _MODULE_OF: Final[dict[str, str]] = {
     "connect_kubernetes": "iriscw.kubernetes",
     "context": "iriscw.task.context",
     "load_config": "iriscw.config.load",
-    "runtime": "iriscw.runtime",
     "errors": "iriscw.errors",
+    "runtime": "iriscw.runtime",
     "testing": "iriscw.testing",
 }
 """Where each public name is defined. A module by its own name stands as ``"testing": "iriscw.testing"``."""

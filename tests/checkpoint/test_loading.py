@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for artifacts
 
 from artifacts import context_of
 
+from iriscw import plugs
 from iriscw.checkpoint.drivers import loading
 from iriscw.checkpoint.drivers.built_in import BUILT_IN, DISK, RAM
 from iriscw.checkpoint.drivers.loading import (
@@ -50,12 +51,12 @@ def offer(monkeypatch):
     """Offer tiers as packages do: their names, and what of this module each is."""
 
     def offer(*pairs):
-        made = [EntryPoint(name, f"{__name__}:{what}", loading.ENTRY_POINT_GROUP) for name, what in pairs]
-        monkeypatch.setattr(loading, "entry_points", lambda group: made if group == "iriscw.tiers" else [])
-        loading._offered.cache_clear()
+        made = [EntryPoint(name, f"{__name__}:{what}", "iriscw.tiers") for name, what in pairs]
+        monkeypatch.setattr(plugs, "entry_points", lambda group: made if group == "iriscw.tiers" else [])
+        plugs.offered.cache_clear()
 
     yield offer
-    loading._offered.cache_clear()
+    plugs.offered.cache_clear()
 
 
 def test_built_in_tiers(offer):

@@ -5,8 +5,8 @@ from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
+from iriscw import plugs
 from iriscw.cli import app
-from iriscw.controller import installed
 from iriscw.controller.feature import Feature, Parts
 from iriscw.controller.installed import AmbiguousFeature, BrokenFeature, installed_features
 from raised import that
@@ -26,14 +26,15 @@ def package(monkeypatch):
 
     def offer(**entries: str):
         found = EntryPoints(
-            EntryPoint(name.rstrip("_"), f"{MODULE}:{value}", installed.ENTRY_POINT_GROUP)
-            for name, value in entries.items()
+            EntryPoint(name.rstrip("_"), f"{MODULE}:{value}", "iriscw.features") for name, value in entries.items()
         )
-        monkeypatch.setattr(installed, "entry_points", lambda group: found.select(group=group))
+        monkeypatch.setattr(plugs, "entry_points", lambda group: found.select(group=group))
         app.further_commands.cache_clear()
+        plugs.offered.cache_clear()
 
     yield offer
     app.further_commands.cache_clear()
+    plugs.offered.cache_clear()
 
 
 def test_they_come_by_their_names(package):

@@ -107,7 +107,7 @@ def test_a_package_that_is_not_there(tmp_path):
     environment = {**os.environ, "HOME": str(tmp_path)}
     checked = run(environment, tmp_path, *CHECK)
     assert checked.returncode == 0
-    assert "no installed package has a platform 'desk-cloud'" in checked.stderr
+    assert "there is no platform 'desk-cloud': no installed package has one" in checked.stderr
     opened = run(environment, tmp_path, "program.py")
     assert opened.returncode == 1
-    assert "NoSuchPlatform: no installed package has a platform 'desk-cloud'" in opened.stderr
+    assert "NoSuchPlatform: there is no platform 'desk-cloud'" in opened.stderr

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from iriscw.cloud.drivers import loading
+from iriscw import plugs
 from iriscw.cloud.drivers.loading import (
-    ENTRY_POINT_GROUP,
     AmbiguousPlatform,
     BrokenPlatform,
     CloudDrivers,
@@ -40,10 +39,12 @@ def installed(monkeypatch: pytest.MonkeyPatch):
     """Return a function that pretends that packages with these entry points are installed."""
 
     def install(*pairs: tuple[str, str]) -> None:
-        points = EntryPoints(EntryPoint(name, value, ENTRY_POINT_GROUP) for name, value in pairs)
-        monkeypatch.setattr(loading, "entry_points", lambda group: points.select(group=group))
+        points = EntryPoints(EntryPoint(name, value, "iriscw.platforms") for name, value in pairs)
+        monkeypatch.setattr(plugs, "entry_points", lambda group: points.select(group=group))
+        plugs.offered.cache_clear()
 
-    return install
+    yield install
+    plugs.offered.cache_clear()
 
 
 def test_a_package_is_found_by_name(installed) -> None:
@@ -55,14 +56,14 @@ def test_a_package_is_found_by_name(installed) -> None:
 def test_what_is_not_there_is_listed(installed) -> None:
     """With everything that is."""
     installed(("b", HERE), ("c", HERE))
-    with pytest.raises(NoSuchPlatform, check=that(comes_from="loading.load_platform", names=("b", "c"))):
+    with pytest.raises(NoSuchPlatform, check=that(comes_from="plugs.Plugs.load", names=("b", "c"))):
         load_platform("a")
 
 
 def test_what_is_no_platform_is_refused(installed) -> None:
     """A function alone, as an earlier page had it."""
     installed(("a", LOCAL))
-    with pytest.raises(BrokenPlatform, check=that(comes_from="loading.load_platform", nth=4, names="function")):
+    with pytest.raises(BrokenPlatform, check=that(comes_from="plugs.Plugs.load", nth=4, names="function")):
         load_platform("a")
 
 
@@ -73,7 +74,7 @@ def test_whatever_an_import_raises_is_the_packages(installed, tmp_path: Path, mo
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "spoilt_platform", raising=False)
     installed(("a", "spoilt_platform:platform"))
-    with pytest.raises(BrokenPlatform, check=that(comes_from="loading.load_platform", nth=3)):
+    with pytest.raises(BrokenPlatform, check=that(comes_from="plugs.Plugs.load", nth=3)):
         load_platform("a")
 
 

@@ -2,12 +2,23 @@
 
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
+from iriscw import plugs
 from iriscw.tiers.drivers.fake import FakeObjectStore
-from iriscw.tiers.drivers.opening import InvalidStoreUrl, NoSuchStore, StoreExtraMissing, is_installed, open_store
+from iriscw.tiers.drivers.file import FileObjectStore
+from iriscw.tiers.drivers.opening import (
+    AmbiguousStore,
+    BrokenStore,
+    InvalidStoreUrl,
+    NoSuchStore,
+    StoreExtraMissing,
+    is_installed,
+    open_store,
+)
 from raised import that
 
 
@@ -62,3 +73,48 @@ def test_opening_a_google_store_loads_no_client() -> None:
     code = "import iriscw.tiers.drivers.opening as o, sys; o.open_store('gs://bkt'); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert not {"aiohttp", "google.auth", "yarl"} & {*done.stdout.split()}
+
+
+@pytest.fixture
+def offer(monkeypatch):
+    """Have packages offer drivers: schemes, and what of this module each is."""
+
+    def offer(*pairs: tuple[str, str]) -> None:
+        made = [EntryPoint(scheme, f"{__name__}:{what}", "iriscw.object_stores") for scheme, what in pairs]
+        monkeypatch.setattr(plugs, "entry_points", lambda group: made if group == "iriscw.object_stores" else [])
+        plugs.offered.cache_clear()
+
+    yield offer
+    plugs.offered.cache_clear()
+
+
+def take(url: str) -> str:
+    """Stand in for a store."""
+    return f"the store of {url}"
+
+
+NO_FUNCTION = 5
+
+
+def test_a_driver_of_a_package(offer) -> None:
+    """It is given the whole URL; what is built in comes before it, and the error for another scheme lists it."""
+    offer(("box", "take"), ("file", "NO_FUNCTION"))
+    assert open_store("box://a/b") == "the store of box://a/b"
+    assert isinstance(open_store("file:///"), FileObjectStore)
+    with pytest.raises(NoSuchStore, check=that(names=("crate", "box"))):
+        open_store("crate://a")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "error"),
+    [
+        ((("box", "take"), ("box", "NO_FUNCTION")), AmbiguousStore),
+        ((("box", "NO_FUNCTION"),), BrokenStore),
+        ((("box", "missing"),), BrokenStore),
+    ],
+)
+def test_what_is_wrong_with_a_driver_has_a_name(offer, pairs, error) -> None:
+    """Two of one scheme, what is no function, and what cannot be imported."""
+    offer(*pairs)
+    with pytest.raises(error, check=that(names="box")):
+        open_store("box://a")

@@ -6,19 +6,16 @@ module is imported when the tiers are opened, and not to list their names.
 
 from __future__ import annotations
 
-import functools
 import re
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from iriscw._errors import IriscwError, UsageError
 from iriscw.checkpoint.drivers.built_in import BUILT_IN
 from iriscw.checkpoint.drivers.plug import TierContext, TierPlug
+from iriscw.plugs import Plugs
 
 if TYPE_CHECKING:  # the help of a command needs the names of tiers, and no tier
     from iriscw.checkpoint.ports import Tier
-
-ENTRY_POINT_GROUP = "iriscw.tiers"
 
 TIER_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 """What a tier may be called: it is a word of the wire, of metrics and of options, and the name of a file."""
@@ -39,9 +36,20 @@ class BrokenTier(UsageError):
     """A package offers a tier of this name, but it cannot be imported or opened, or is no :class:`TierPlug`."""
 
 
+TIERS = Plugs(
+    group="iriscw.tiers",
+    thing="tier",
+    kind=TierPlug,
+    missing=NoSuchTier,
+    ambiguous=AmbiguousTier,
+    broken=BrokenTier,
+    built_in=BUILT_IN,
+)
+
+
 def tier_names() -> tuple[str, ...]:
     """Return the names of all tiers, in the order of preference: built-in ones, then those of packages by name."""
-    return (*BUILT_IN, *sorted({*_offered()} - {*BUILT_IN}))
+    return TIERS.names()
 
 
 def default_tier() -> str:
@@ -51,7 +59,7 @@ def default_tier() -> str:
 
 def no_such_tier(name: str) -> str:
     """Return what is said of a name that no tier has."""
-    return f"there is no tier {name[:80]!r}: there are {', '.join(tier_names())}"
+    return TIERS.no_such(name)
 
 
 def named_tier(name: str) -> str:
@@ -74,24 +82,9 @@ def load_tier(name: str) -> TierPlug:
         AmbiguousTier: several packages offer it, or it has the name of a built-in one.
         BrokenTier: it cannot be imported, or is no :class:`TierPlug`.
     """
-    found = _offered().get(name, [])
-    if name in BUILT_IN and not found:
-        return BUILT_IN[name]
-    if not found:
-        raise NoSuchTier(no_such_tier(name))
-    if len(found) > 1 or name in BUILT_IN:
-        packages = {str(each.dist.name if each.dist else each.value) for each in found}
-        both = sorted({*packages, "iriscw"} if name in BUILT_IN else packages)
-        raise AmbiguousTier(f"the tier {name!r} is offered by: {', '.join(both)}")
+    plug = TIERS.load(name)
     if not TIER_NAME.fullmatch(name) or name == JOURNAL:
-        raise BrokenTier(f"{name[:80]!a} ({found[0].value}) is not a valid tier name: small letters, digits and '-'")
-    try:
-        plug = found[0].load()
-    except Exception as error:  # somebody else's module: whatever its import raises
-        why = f"{type(error).__name__}: {error}"
-        raise BrokenTier(f"the tier {name!r} ({found[0].value}) cannot be imported: {why}") from error
-    if not isinstance(plug, TierPlug):
-        raise BrokenTier(f"the tier {name!r} ({found[0].value}) is a {type(plug).__name__}, and must be a TierPlug")
+        raise BrokenTier(f"{name[:80]!a} is not a valid tier name: small letters, digits and '-'")
     return plug
 
 
@@ -112,11 +105,3 @@ def open_tier(context: TierContext) -> Tier:
     if tier.name != context.name:
         raise BrokenTier(f"the tier {context.name!r} calls itself {str(tier.name)[:80]!r}")
     return tier
-
-
-@functools.cache  # what is installed stays, and looking through it takes 16 ms
-def _offered() -> dict[str, list[EntryPoint]]:
-    found = dict[str, list[EntryPoint]]()
-    for each in entry_points(group=ENTRY_POINT_GROUP):
-        found.setdefault(each.name, []).append(each)
-    return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -17,9 +16,8 @@ import attrs
 from iriscw._errors import UsageError
 from iriscw.cloud.model import Pod, PodSpec
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
+from iriscw.plugs import Plugs
 from iriscw.rpc.tokens import Secret
-
-ENTRY_POINT_GROUP = "iriscw.platforms"
 
 
 class NoSuchPlatform(UsageError, LookupError):
@@ -138,6 +136,16 @@ class Platform:
     check: Checking = _no_settings
 
 
+PLATFORMS = Plugs(
+    group="iriscw.platforms",
+    thing="platform",
+    kind=Platform,
+    missing=NoSuchPlatform,
+    ambiguous=AmbiguousPlatform,
+    broken=BrokenPlatform,
+)
+
+
 def load_platform(name: str) -> Platform:
     """Return the platform that an installed package offers as ``name``.
 
@@ -146,20 +154,4 @@ def load_platform(name: str) -> Platform:
         AmbiguousPlatform: several packages offer it.
         BrokenPlatform: it cannot be imported, or is no :class:`Platform`.
     """
-    offered = entry_points(group=ENTRY_POINT_GROUP)
-    found = list(offered.select(name=name))
-    if not found:
-        known = ", ".join(sorted({*offered.names})) or "none"
-        raise NoSuchPlatform(f"no installed package has a platform {name!r}; there are: {known}")
-    if len(found) > 1:
-        packages = ", ".join(sorted(str(each.dist.name if each.dist else each.value) for each in found))
-        raise AmbiguousPlatform(f"the platform {name!r} is offered by: {packages}")
-    try:
-        platform = found[0].load()
-    except Exception as error:  # somebody else's module: whatever its import raises
-        why = f"{type(error).__name__}: {error}"
-        raise BrokenPlatform(f"the platform {name!r} ({found[0].value}) cannot be imported: {why}") from error
-    if not isinstance(platform, Platform):
-        kind = type(platform).__name__
-        raise BrokenPlatform(f"the platform {name!r} ({found[0].value}) is a {kind}, and must be a Platform")
-    return platform
+    return PLATFORMS.load(name)

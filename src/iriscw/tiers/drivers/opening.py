@@ -10,15 +10,14 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
+from types import FunctionType
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from iriscw._errors import UsageError
+from iriscw.plugs import Plugs
 from iriscw.tiers.ports import ObjectStore
-
-ENTRY_POINT_GROUP = "iriscw.object_stores"
 
 StoreFactory: TypeAlias = Callable[[str], ObjectStore]
 
@@ -31,6 +30,14 @@ class InvalidStoreUrl(UsageError, ValueError):
 
 class NoSuchStore(UsageError, LookupError):
     """No driver takes this scheme."""
+
+
+class AmbiguousStore(UsageError):
+    """Several installed packages offer a driver for this scheme."""
+
+
+class BrokenStore(UsageError):
+    """A package offers a driver for this scheme that cannot be imported, or is no function."""
 
 
 class StoreExtraMissing(NoSuchStore):
@@ -100,6 +107,7 @@ def open_store(url: str, given: Mapping[str, StoreFactory] | None = None) -> Obj
     Raises:
         InvalidStoreUrl: it has no scheme.
         NoSuchStore: no driver takes its scheme; the error lists those there are.
+        AmbiguousStore, BrokenStore: several packages offer one, or what one offers cannot be used.
         StoreExtraMissing: its driver needs a library that is not installed.
         StoreAccessDenied, StoreUnreachable: the store cannot be opened.
     """
@@ -110,14 +118,18 @@ def open_store(url: str, given: Mapping[str, StoreFactory] | None = None) -> Obj
     known.update(given or {})
     if scheme in known:
         return known[scheme](url)
-    offered = entry_points(group=ENTRY_POINT_GROUP)
-    found = list(offered.select(name=scheme))
-    if len(found) != 1:
-        schemes = ", ".join(sorted({*known, *offered.names}))
-        trouble = "several drivers take" if found else "no driver takes"
-        raise NoSuchStore(f"{trouble} the scheme {scheme!r}; there are: {schemes}")
-    factory: StoreFactory = found[0].load()
-    return factory(url)
+    drivers = Plugs(
+        group="iriscw.object_stores",
+        thing="driver for the scheme",
+        kind=FunctionType,
+        missing=NoSuchStore,
+        ambiguous=AmbiguousStore,
+        broken=BrokenStore,
+    )
+    if scheme not in drivers.names():
+        raise NoSuchStore(f"no driver takes the scheme {scheme!r}; there are: {', '.join((*known, *drivers.names()))}")
+    store: ObjectStore = drivers.load(scheme)(url)
+    return store
 
 
 def opener(below: Mapping[str, str]) -> StoreFactory:
