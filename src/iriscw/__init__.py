@@ -166,7 +166,7 @@ _MODULE_OF: Final[dict[str, str]] = {
 """Where each public name is defined. A module by its own name stands as ``"testing": "iriscw.testing"``."""
 
 
-_shelf = Shelf(__name__, globals(), _MODULE_OF, kept=("IriscwError", "JobFailed", "WaitTimeout"))
+_shelf = Shelf(__name__, globals(), _MODULE_OF)
 
 if not TYPE_CHECKING:  # a type checker that saw this would accept every misspelt name
 

@@ -15,13 +15,12 @@ class Shelf:
         module: its name.
         names: its global names; what is loaded is bound there.
         homes: where each public name is defined. A module by its own name stands as ``"testing": "iriscw.testing"``.
-        kept: names that stand on another shelf, and are only shown here.
+
+    What stands on two shelves calls itself by the one that was made later.
     """
 
-    def __init__(
-        self, module: str, names: dict[str, object], homes: Mapping[str, str], kept: tuple[str, ...] = ()
-    ) -> None:
-        self._module, self._names, self._homes, self._kept = module, names, homes, kept
+    def __init__(self, module: str, names: dict[str, object], homes: Mapping[str, str]) -> None:
+        self._module, self._names, self._homes = module, names, homes
         _shelves.append(self)
         self.bind()
 
@@ -51,6 +50,6 @@ class Shelf:
             value = getattr(loaded, name, None)
             if value is None:
                 continue  # the module is still being imported
-            if isinstance(value, type | FunctionType) and name not in self._kept:
+            if isinstance(value, type | FunctionType):
                 value.__module__ = self._module
             self._names[name] = value
