@@ -308,7 +308,7 @@ def test_file_lengths(sources):
 
 NAMED_ALIKE = (
     *("Client", "Cluster", "Connecting", "Job"),  # of iriscw.blocking: each is the other one, for scripts
-    *("ControllerStream", "Session", "Connected", "Dial", "Disconnected", "Due", "Resync", "TurnedAway", "Welcomed"),
+    *("ControllerStream", "Session", "Due", "Resync"),
     *("Attempt", "AttemptEnded", "AttemptEquipped", "AttemptSuspended", "CheckpointDropped"),
     *("Finding", "Order", "Orders", "Reply", "ResultMissing", "StopOrder", "Unavailable"),
 )

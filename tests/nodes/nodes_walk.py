@@ -8,8 +8,9 @@ import random
 
 from iriscw.agent.uplink import ledger, session
 from iriscw.agent.uplink.ledger import OrderLedger
-from iriscw.agent.uplink.messages import ORDERS as LEDGER, SESSION, BeginOrder, SettleOperation, StopOrder, Welcomed
+from iriscw.agent.uplink.messages import ORDERS as LEDGER, SESSION, BeginOrder, SettleOperation, StopOrder
 from iriscw.agent.uplink.session import Session
+from iriscw.dialling.messages import Welcomed
 from iriscw.nodes import mirror, orders
 from iriscw.nodes.messages import AGENTS, ORDERS
 from iriscw.nodes.mirror import Mirror
@@ -187,7 +188,7 @@ class Walk:
         if not self.connected:
             self.tell(path, FeedRefused("stream", item))
         elif path == SESSION:
-            if type(item).__name__ != "Beat":
+            if type(item).__name__ != "Heartbeat":
                 self.tell(AGENTS / NODE, Arrived("stream", item))
         else:
             self.tell(SESSION, Arrived("stream", item))

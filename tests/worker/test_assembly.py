@@ -25,7 +25,6 @@ from iriscw.rpc.tls import server_tls
 from iriscw.rpc.tokens import Secret, digest_of
 from iriscw.task.result import load_result
 from iriscw.worker.assembly import Worker
-from iriscw.worker.model import RefusalReason
 from iriscw.worker.runtimes.inline import InlineRuntime
 from raised import that
 
@@ -368,7 +367,7 @@ async def test_a_worker_that_is_not_wanted_leaves(cache: Path) -> None:
         with anyio.fail_after(20):
             away = await worker.wait()
     assert away is not None
-    assert (away.reason, away.text) == (RefusalReason.UNKNOWN_WORKER, "who are you?")
+    assert (away.reason, away.text) == ("unknown_worker", "who are you?")
 
 
 async def test_health_and_metrics(cache: Path) -> None:

@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
+from iriscw.dialling.messages import Disconnected
 from iriscw.jobs.model import Ending, Observation, TaskState
 from iriscw.jobs.traits import Fault
 from iriscw.worker.lines import JsonLines, note
-from iriscw.worker.messages import AttemptChanged, Disconnected, LeaseExpired
+from iriscw.worker.messages import AttemptChanged, LeaseExpired
 from iriscw.worker.model import AttemptPhase
 
 

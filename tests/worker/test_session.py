@@ -10,6 +10,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import Ctx
 
+from iriscw.dialling.decision import FIRST_PAUSE_NS
+from iriscw.dialling.messages import Heartbeat, HeartbeatAcked, TurnedAway, Welcomed
 from iriscw.jobs.model import Ending, Observation, Suspension, TaskState
 from iriscw.processes import lease as lease_file
 from iriscw.runtime.vocabulary import (
@@ -37,8 +39,6 @@ from iriscw.worker.messages import (
     Flush,
     Flushed,
     Goodbye,
-    Heartbeat,
-    HeartbeatAcked,
     HeldChanged,
     Holding,
     LeaseNotWritten,
@@ -50,12 +50,10 @@ from iriscw.worker.messages import (
     RunAttempt,
     StopAll,
     StopAttempt,
-    TurnedAway,
-    Welcomed,
 )
-from iriscw.worker.model import SEEN_AS, AttemptPhase, Order, RefusalReason, StopCause
+from iriscw.worker.model import SEEN_AS, AttemptPhase, Order, StopCause
 from iriscw.worker.ports import WorkerTrouble
-from iriscw.worker.session import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, MIN_HEARTBEAT_NS, NEVER_NS, Session
+from iriscw.worker.session import LONGEST_PAUSE_NS, MIN_HEARTBEAT_NS, NEVER_NS, Session
 
 RULES = decisions.rules()
 LEASE = 10 * SECOND
@@ -230,7 +228,7 @@ def test_being_turned_away(retry_ns: int) -> None:
     actor = Actor()
     actor.tell(Holding(()))
     actor.tell(AttemptReport(seen("a1")))
-    away = TurnedAway(RefusalReason.BUSY, "later", retry_ns)
+    away = TurnedAway("busy", "later", retry_ns)
     actor.arrive(away)
     actor.tell(Closed("stream", None))
     if retry_ns:
@@ -405,7 +403,7 @@ def test_any_word_of_a_controller_counts() -> None:
     assert actor.orphan_timer()
     actor.arrive(HeartbeatAcked(actor.state.sequence))
     assert actor.orphan_timer()
-    actor.arrive(TurnedAway(RefusalReason.BUSY, "later", 5))
+    actor.arrive(TurnedAway("busy", "later", 5))
     assert actor.orphan_timer()
     actor.tell(Closed("stream", None))
     assert not actor.orphan_timer()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from iriscw.dialling.messages import Heartbeat, HeartbeatAcked, TurnedAway, Welcomed
 from iriscw.jobs import wire as jobs
 from iriscw.jobs.model import GangPlace, Observation, Resumption, Suspension, TaskState
 from iriscw.proto.iriscw import v1
@@ -13,17 +14,13 @@ from iriscw.worker.messages import (
     Flush,
     ForgetAttempt,
     Goodbye,
-    Heartbeat,
-    HeartbeatAcked,
     HeldChanged,
     ObservedAll,
     RunAttempt,
     StopAttempt,
     SuspendAttempt,
-    TurnedAway,
-    Welcomed,
 )
-from iriscw.worker.model import SEEN_AS, AttemptPhase, Order, RefusalReason, StopCause
+from iriscw.worker.model import SEEN_AS, AttemptPhase, Order, StopCause
 
 
 @pytest.mark.parametrize("phase", [phase for phase in AttemptPhase if phase is not AttemptPhase.ENDED])
@@ -62,7 +59,7 @@ def test_downward() -> None:
     ack = v1.HeartbeatAck(sequence=6, heartbeat_interval_ms=5)
     assert wire.down(v1.ControllerMessage(heartbeat_ack=ack)) == HeartbeatAcked(6, 5 * MILLISECOND)
     refused = v1.Refused(reason=v1.RefusalReason.BUSY, text="later", retry_after_ms=2)
-    assert wire.down(v1.ControllerMessage(refused=refused)) == TurnedAway(RefusalReason.BUSY, "later", 2 * MILLISECOND)
+    assert wire.down(v1.ControllerMessage(refused=refused)) == TurnedAway("busy", "later", 2 * MILLISECOND)
     assert wire.down(v1.ControllerMessage(log_ack=v1.LogAck())) is None
     welcome = v1.Welcome(session_id="s", heartbeat_interval_ms=2, lease_ms=3)
     assert wire.welcomed(welcome) == Welcomed("s", 2 * MILLISECOND, 3 * MILLISECOND)

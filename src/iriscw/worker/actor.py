@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+from iriscw.dialling.messages import Dial
 from iriscw.runtime import Behavior, ChildSpec, Restart
 from iriscw.worker import lifecycle, registry, session
 from iriscw.worker.drivers.desk import AttemptDesk
 from iriscw.worker.drivers.stream import ControllerStream
-from iriscw.worker.effects import Dial, DropStrangers, HoldLease
+from iriscw.worker.effects import DropStrangers, HoldLease
 from iriscw.worker.gpus import GpuOffer
 from iriscw.worker.lifecycle import Attempt
 from iriscw.worker.registry import AttemptRegistry, AttemptRegistryDecisions

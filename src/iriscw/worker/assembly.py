@@ -36,6 +36,7 @@ import attrs
 from iriscw._errors import InvalidArgument, SystemClosed
 from iriscw.bundles.cache import BundleCache
 from iriscw.cloud.model import Attributes, Capacity
+from iriscw.dialling.messages import TurnedAway
 from iriscw.files import make_private_folder, remove_tree
 from iriscw.fleet.model import FREEZABLE
 from iriscw.inspection.doors import InspectionDoor
@@ -62,7 +63,7 @@ from iriscw.worker.drivers.stream import ControllerStream, Identity
 from iriscw.worker.gpus import GpuOffer
 from iriscw.worker.inotify import FileWatch
 from iriscw.worker.lines import note
-from iriscw.worker.messages import SESSION, Leave, Left, TurnedAway
+from iriscw.worker.messages import SESSION, Leave, Left
 from iriscw.worker.model import DEFAULT_LEASE_NS, STOP_GRACE_NS
 from iriscw.worker.ports import TaskRuntime
 from iriscw.worker.runtimes.process import ProcessRuntime

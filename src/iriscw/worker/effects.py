@@ -138,10 +138,3 @@ class HoldLease:
     """Tell whatever watches over attempts that they may run until ``until_ns`` of the monotonic clock. Gives None."""
 
     until_ns: int
-
-
-@message
-class Dial:
-    """The session: one stream to the controller."""
-
-    number: int

@@ -9,16 +9,10 @@ import json
 import logging
 import time
 
+from iriscw.dialling.messages import Connected, Disconnected
 from iriscw.runtime import FailureReport
 from iriscw.runtime.vocabulary import SECOND
-from iriscw.worker.messages import (
-    AttemptChanged,
-    Connected,
-    Disconnected,
-    LeaseExpired,
-    LeaseNotWritten,
-    Orphaned,
-)
+from iriscw.worker.messages import AttemptChanged, LeaseExpired, LeaseNotWritten, Orphaned
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from iriscw.dialling.messages import Heartbeat, HeartbeatAcked, TurnedAway, Welcomed
 from iriscw.jobs.model import Observation
 from iriscw.runtime.vocabulary import ActorPath, message
-from iriscw.worker.model import AttemptPhase, Order, RefusalReason, StopCause
+from iriscw.worker.model import AttemptPhase, Order, StopCause
 
 ATTEMPTS = ActorPath("/attempts")
 SESSION = ActorPath("/session")
@@ -157,13 +158,6 @@ class Due:
 
 
 @message
-class Heartbeat:
-    """The worker is there."""
-
-    sequence: int
-
-
-@message
 class ObservedAll:
     """Everything that is held: the answer to the :class:`DesiredAttempts` of that round."""
 
@@ -194,37 +188,11 @@ class Flush:
 
 
 @message
-class Welcomed:
-    """The controller took the worker."""
-
-    session_id: str
-    heartbeat_ns: int
-    lease_ns: int
-
-
-@message
-class TurnedAway:
-    """The controller did not take the worker, or no longer wants it. ``retry_after_ns`` 0: it must not dial again."""
-
-    reason: RefusalReason
-    text: str
-    retry_after_ns: int
-
-
-@message
 class DesiredAttempts:
     """All attempts that must run here."""
 
     round: int
     orders: tuple[Order, ...]
-
-
-@message
-class HeartbeatAcked:
-    """The controller has that heartbeat, and says how often it wants one from now on (0: as before)."""
-
-    sequence: int
-    heartbeat_ns: int = 0
 
 
 @message
@@ -259,21 +227,6 @@ class Left:
 
     turned_away: TurnedAway | None = None
     orphaned: bool = False
-
-
-@message
-class Connected:
-    """A stream to the controller is up."""
-
-    session_id: str
-
-
-@message
-class Disconnected:
-    """The stream ended. ``error`` is for the log."""
-
-    error: str
-    again_after_ns: int
 
 
 @message

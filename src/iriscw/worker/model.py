@@ -86,18 +86,6 @@ class StopCause(enum.Enum):
     """The worker had no contact with the controller for its lease."""
 
 
-class RefusalReason(enum.Enum):
-    """Why the controller did not take the worker."""
-
-    PROTOCOL_VERSION = "protocol_version"
-    UNKNOWN_WORKER = "unknown_worker"
-    CAPACITY = "capacity"
-    DRAINING = "draining"
-    BUSY = "busy"
-    SUPERSEDED = "superseded"
-    OTHER = "other"
-
-
 @attrs.frozen
 class Order:
     """What is said about one attempt when it is to run; the rest is in the specification of its job."""

@@ -2,7 +2,7 @@
 
 Theory of operation:
 
-* It dials when it knows what every attempt is, and again, with growing and jittered pauses, whenever a stream ends.
+* It dials when it knows what every attempt is, and again whenever a stream ends (:mod:`iriscw.dialling.decision`).
 * A stream begins with the controller's welcome; the worker says at once everything that it holds, so that what is
   desired of it can be said. Attempts that are here and not desired are stopped, and everything is said again, with the
   round of the desired set. Each change is passed on as it comes. Nothing is remembered about what was sent: the next
@@ -24,6 +24,8 @@ from __future__ import annotations
 
 import attrs
 
+from iriscw.dialling.decision import Dialling
+from iriscw.dialling.messages import Connected, Heartbeat, HeartbeatAcked, TurnedAway, Welcomed
 from iriscw.jobs.model import Observation
 from iriscw.runtime.vocabulary import (
     MILLISECOND,
@@ -47,22 +49,18 @@ from iriscw.runtime.vocabulary import (
     Tell,
     Undelivered,
 )
-from iriscw.worker.effects import Dial, HoldLease
+from iriscw.worker.effects import HoldLease
 from iriscw.worker.messages import (
     ATTEMPTS,
     AttemptReleased,
     AttemptReport,
-    Connected,
     ContinueAttempt,
     DesiredAttempts,
-    Disconnected,
     Due,
     Flush,
     Flushed,
     ForgetAttempt,
     Goodbye,
-    Heartbeat,
-    HeartbeatAcked,
     HeldChanged,
     Holding,
     LeaseExpired,
@@ -76,14 +74,11 @@ from iriscw.worker.messages import (
     StopAll,
     StopAttempt,
     SuspendAttempt,
-    TurnedAway,
-    Welcomed,
 )
 from iriscw.worker.model import DEFAULT_HEARTBEAT_NS, DEFAULT_LEASE_NS, STOP_GRACE_NS, StopCause
 
 STREAM = "stream"
 
-FIRST_PAUSE_NS = 100 * MILLISECOND
 LONGEST_PAUSE_NS = 5 * SECOND
 """As for calls that are repeated: thousands of workers come back within about this time, spread by the jitter."""
 
@@ -114,9 +109,7 @@ class Session:
     silent: dict[str, None] | None = None
     """Attempts that are held and have not reported; None until the registry has said what is held."""
     dialled: int = 0
-    dials: int = 0
-    failures: int = 0
-    """Streams in a row that ended before they were welcomed."""
+    dialling: Dialling = attrs.field(factory=lambda: Dialling(LONGEST_PAUSE_NS))
     session_id: str = ""
     """Of the stream that is up; empty: none is."""
     synced: bool = False
@@ -126,7 +119,6 @@ class Session:
     sequence: int = 0
     unanswered: dict[int, int] = attrs.field(factory=dict)
     """When each heartbeat was sent that is not acknowledged."""
-    turned_away: TurnedAway | None = None
     leaving: Leave | None = None
     orphaned: bool = False
     flushing: bool = False
@@ -182,15 +174,14 @@ def holding(session: Session, message: Holding, ctx: Context) -> Returned:
 
 
 def _dial_if_known(session: Session, ctx: Context) -> tuple[Command, ...]:
-    if session.silent != {} or session.dials:
+    if session.silent != {} or session.dialling.dials:
         return ()
     return _dial(session, ctx)
 
 
 def _dial(session: Session, ctx: Context) -> tuple[Command, ...]:
     session.dialled = ctx.now
-    session.dials += 1
-    return (Open(STREAM, Dial(session.dials), inbound=INBOUND, outbound=OUTBOUND),)
+    return (Open(STREAM, session.dialling.dial(), inbound=INBOUND, outbound=OUTBOUND),)
 
 
 def reported(session: Session, message: AttemptReport, ctx: Context) -> Returned:
@@ -229,7 +220,7 @@ def arrived(session: Session, message: Arrived, ctx: Context) -> Returned:
         case HeartbeatAcked():
             return _acknowledged(session, item, ctx)
         case TurnedAway():
-            session.turned_away = item
+            session.dialling.turned_away = item
             return _heard(session)
         case Flushed():
             return (Feed(STREAM, Goodbye(session.leaving.reason if session.leaving else "")),)
@@ -247,7 +238,7 @@ def arrived(session: Session, message: Arrived, ctx: Context) -> Returned:
 
 def _welcomed(session: Session, item: Welcomed, ctx: Context) -> Returned:
     session.session_id = item.session_id
-    session.failures = 0
+    session.dialling.failures = 0
     session.lease_ns = item.lease_ns
     session.heartbeat_ns = max(MIN_HEARTBEAT_NS, item.heartbeat_ns or DEFAULT_HEARTBEAT_NS)
     session.contact = session.dialled  # earlier contacts were before this dial
@@ -317,22 +308,12 @@ def _disconnected(session: Session, error: str, ctx: Context) -> tuple[Command, 
         return _left(session)
     session.session_id, session.synced = "", False
     session.unanswered.clear()
-    session.failures += 1
-    away, session.turned_away = session.turned_away, None
-    stop_beating = CancelTimer("beat")
-    if away is not None and away.retry_after_ns == 0:
-        session.turned_away = away
-        session.leaving = session.leaving or Leave(away.text, STOP_GRACE_NS, 0)
-        kill = Tell(ATTEMPTS, StopAll(StopCause.FENCED, STOP_GRACE_NS))
-        return (stop_beating, Emit(Disconnected(f"turned away: {away.text}", 0)), kill, *_leave_if_over(session))
-    longest = min(LONGEST_PAUSE_NS, FIRST_PAUSE_NS << min(session.failures, 16))
-    pause_ns = int(ctx.rng.uniform(longest / 2, longest))
-    if away is not None:
-        error = f"turned away ({away.reason.value}): {away.text}"
-        # As they were turned away together, they would come back together: spread them over half as long again.
-        pause_ns += int(ctx.rng.uniform(away.retry_after_ns, 1.5 * away.retry_after_ns))
-    again = SetTimer("dial", pause_ns, Due("dial"))
-    return (stop_beating, Emit(Disconnected(error, pause_ns)), again)
+    ended = session.dialling.ended(error, ctx)
+    told = (CancelTimer("beat"), Emit(ended))
+    if session.dialling.is_over:
+        session.leaving = session.leaving or Leave(ended.error, STOP_GRACE_NS, 0)
+        return (*told, Tell(ATTEMPTS, StopAll(StopCause.FENCED, STOP_GRACE_NS)), *_leave_if_over(session))
+    return (*told, SetTimer("dial", ended.again_after_ns, Due("dial")))
 
 
 def feed_refused(session: Session, message: FeedRefused, ctx: Context) -> Returned:
@@ -349,7 +330,7 @@ def due(session: Session, message: Due, ctx: Context) -> Returned:
     """A timer's time has come."""
     match message.what:
         case "dial":
-            return _dial(session, ctx) if session.turned_away is None else None
+            return _dial(session, ctx) if session.dialling.turned_away is None else None
         case "beat":
             return _beat(session, ctx) if session.session_id else None
         case "lease":
@@ -413,14 +394,14 @@ def _leave_if_over(session: Session) -> tuple[Command, ...]:
     """
     if session.leaving is None or session.live or session.silent != {} or session.flushing:
         return ()
-    if not session.synced or session.turned_away is not None:
+    if not session.synced or session.dialling.turned_away is not None:
         return _left(session)
     session.flushing = True
     return (Feed(STREAM, Flush()), SetTimer("flush", session.leaving.flush_ns, Due("flush")))
 
 
 def _left(session: Session) -> tuple[Command, ...]:
-    return (Emit(Left(session.turned_away, session.orphaned)),)
+    return (Emit(Left(session.dialling.turned_away, session.orphaned)),)
 
 
 def undelivered(session: Session, message: Undelivered, ctx: Context) -> Returned:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from iriscw._errors import OperationError
 from iriscw.cloud.wire import read_amount
+from iriscw.dialling.messages import Heartbeat, HeartbeatAcked, Welcomed
+from iriscw.dialling.wire import turned_away
 from iriscw.jobs.wire import observation, read_gang_place, read_resumption
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import MILLISECOND
@@ -15,18 +17,14 @@ from iriscw.worker.messages import (
     DownItem,
     ForgetAttempt,
     Goodbye,
-    Heartbeat,
-    HeartbeatAcked,
     HeldChanged,
     ObservedAll,
     RunAttempt,
     StopAttempt,
     SuspendAttempt,
-    TurnedAway,
     UpItem,
-    Welcomed,
 )
-from iriscw.worker.model import Order, RefusalReason, Specification, StopCause
+from iriscw.worker.model import Order, Specification, StopCause
 
 PROTOCOL_VERSION = 1
 
@@ -42,14 +40,6 @@ _CAUSES: Mapping[v1.StopReason, StopCause] = {
     v1.StopReason.COSCHED_FAILED: StopCause.GANG,
     v1.StopReason.FENCED: StopCause.FENCED,
     v1.StopReason.DRAINING: StopCause.DRAINING,
-}
-_REFUSALS: Mapping[v1.RefusalReason, RefusalReason] = {
-    v1.RefusalReason.PROTOCOL_VERSION: RefusalReason.PROTOCOL_VERSION,
-    v1.RefusalReason.UNKNOWN_WORKER: RefusalReason.UNKNOWN_WORKER,
-    v1.RefusalReason.CAPACITY: RefusalReason.CAPACITY,
-    v1.RefusalReason.DRAINING: RefusalReason.DRAINING,
-    v1.RefusalReason.BUSY: RefusalReason.BUSY,
-    v1.RefusalReason.SUPERSEDED: RefusalReason.SUPERSEDED,
 }
 
 
@@ -95,7 +85,7 @@ def down(message: v1.ControllerMessage) -> DownItem | None:
         ack = message.heartbeat_ack
         return HeartbeatAcked(ack.sequence, max(0, ack.heartbeat_interval_ms) * MILLISECOND)
     if message.refused is not None:
-        return refused(message.refused)
+        return turned_away(message.refused)
     return None
 
 
@@ -121,12 +111,6 @@ def welcomed(message: v1.Welcome) -> Welcomed:
         max(0, message.heartbeat_interval_ms) * MILLISECOND,
         max(0, message.lease_ms) * MILLISECOND,
     )
-
-
-def refused(message: v1.Refused) -> TurnedAway:
-    """Translate a refusal."""
-    reason = _REFUSALS.get(message.reason, RefusalReason.OTHER)
-    return TurnedAway(reason, message.text, max(0, message.retry_after_ms) * MILLISECOND)
 
 
 def specification(content: bytes) -> Specification:

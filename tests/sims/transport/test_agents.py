@@ -9,11 +9,13 @@ from transport_world import FOUND_AND_SHRUNK, LIMITS, NOTICE_S, faults_of_any_ki
 
 from iriscw.agent.uplink import ledger, session
 from iriscw.agent.uplink.ledger import OrderLedger
-from iriscw.agent.uplink.messages import SESSION, BeginOrder, Dial, Now, StopOrder
+from iriscw.agent.uplink.messages import SESSION, BeginOrder, Now, StopOrder
 from iriscw.agent.uplink.session import LONGEST_PAUSE_NS, Session
-from iriscw.agent.uplink.stream import WELCOME_TIMEOUT_S, ControllerStream, Uplink
+from iriscw.agent.uplink.stream import ControllerStream, Uplink
 from iriscw.controller.doors.agents import AgentDoor
 from iriscw.controller.tokens import ControllerTokens
+from iriscw.dialling.messages import Dial
+from iriscw.dialling.stream import WELCOME_TIMEOUT_S
 from iriscw.journal.memory import MemoryDisk, MemoryJournal
 from iriscw.nodes.actor import nodes_child
 from iriscw.nodes.errors import NoSuchOrder

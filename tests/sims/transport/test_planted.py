@@ -143,7 +143,7 @@ def endless_patience(patch: pytest.MonkeyPatch) -> None:
 
 def a_worker_that_dials_once(patch: pytest.MonkeyPatch) -> None:
     dial = session._dial
-    patch.setattr(session, "_dial", lambda now, ctx: () if now.dials else dial(now, ctx))
+    patch.setattr(session, "_dial", lambda now, ctx: () if now.dialling.dials else dial(now, ctx))
 
 
 def logs_taken_for_sent(patch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ from worker_world import TOKEN, Controller, authenticate
 from iriscw.client.calls import PATIENCE_S, MethodCalls
 from iriscw.client.contact import QUIET_S
 from iriscw.cloud.model import Attributes, Capacity
+from iriscw.dialling.messages import Connected, Dial, Disconnected
+from iriscw.dialling.stream import WELCOME_TIMEOUT_S
 from iriscw.jobs.model import Ending, Observation, TaskState
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import BACKOFF_LONGEST_S, RpcChannel
@@ -37,14 +39,12 @@ from iriscw.runtime.edge.driver import SystemClock
 from iriscw.runtime.vocabulary import Tell
 from iriscw.worker import session
 from iriscw.worker.drivers.desk import DeskEntry
-from iriscw.worker.drivers.stream import WELCOME_TIMEOUT_S, ControllerStream, Identity
-from iriscw.worker.effects import Dial, HoldLease
+from iriscw.worker.drivers.stream import ControllerStream, Identity
+from iriscw.worker.effects import HoldLease
 from iriscw.worker.messages import (
     SESSION,
     AttemptReleased,
     AttemptReport,
-    Connected,
-    Disconnected,
     ForgetAttempt,
     Holding,
     Resync,

@@ -37,9 +37,6 @@ from iriscw.agent.uplink.messages import (
     ORDERS,
     SESSION,
     BeginOrder,
-    Connected,
-    Dial,
-    Disconnected,
     Now,
     OrdersFull,
     Past,
@@ -53,6 +50,7 @@ from iriscw.agent.uplink.stream import ControllerStream, Uplink
 from iriscw.agent.wire import DEFAULT_LOCK_MS, text
 from iriscw.checkpoint.drivers.loading import default_tier
 from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
+from iriscw.dialling.messages import Connected, Dial, Disconnected
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
     ArtifactUnknown,
@@ -356,9 +354,9 @@ class ControllerLink:
                 self._told("connected")
                 self._last_error = ""
                 log.info("the controller took us, stream %s", session_id)
-            case Disconnected(error=error, pause_ns=pause_ns):
+            case Disconnected(error=error, again_after_ns=again_after_ns):
                 self._told("disconnected")
-                if pause_ns == 0:
+                if again_after_ns == 0:
                     log.error("the controller does not want this agent, and is not dialled again: %s", error)
                 elif error != self._last_error:  # one that is away is said once
                     log.warning("no stream to the controller: %s", error)

@@ -88,68 +88,12 @@ class StopOrder:
     operation: str
 
 
-@message
-class Dial:
-    """The session: one stream to the controller."""
-
-    number: int
-
-
-# Through the stream, beside reports, acknowledgements and orders
-
-
-@message
-class Beat:
-    """The agent is there."""
-
-    sequence: int
-
-
-@message
-class Beaten:
-    """The controller heard the beat."""
-
-    sequence: int
-
-
-@message
-class Welcomed:
-    """The controller took the agent."""
-
-    session_id: str
-    heartbeat_ns: int
-
-
-@message
-class TurnedAway:
-    """The controller did not take the agent. With ``retry_after_ns`` 0 it never will."""
-
-    reason: str
-    text: str
-    retry_after_ns: int
-
-
 # Published
 
 
 @message
 class SessionAwake:
     """The session is new, and knows nothing: tell it what there is."""
-
-
-@message
-class Connected:
-    """A stream is up."""
-
-    session_id: str
-
-
-@message
-class Disconnected:
-    """A stream ended, or could not begin. With ``pause_ns`` 0 none is dialled any more."""
-
-    error: str
-    pause_ns: int
 
 
 @message

@@ -2,15 +2,15 @@
 
 Theory of operation:
 
-* It dials when it begins, and again, with growing and jittered pauses, whenever a stream ends. What the agent does for
+* It dials when it begins, and again whenever a stream ends (:mod:`iriscw.dialling.decision`). What the agent does for
   others does not depend on it in any way.
 * What there is to tell is a set of facts, each under a key. A stream begins from the top: all facts are to be said.
   From then on those are that changed. One report is on its way at a time, and the next one follows its acknowledgement;
   a fact that changed twice meanwhile is said once. So a slow controller costs no memory, and a fast one no steps.
 * Progress is said at most every ``PACE``: nobody looks more often.
 * Orders are passed on to ``/controller/orders`` as they come.
-* Beats are numbered and answered. A controller that answers none for ``SILENCE`` on the attentive clock is taken for
-  one that hangs, and dialled again.
+* Heartbeats are numbered and answered. A controller that answers none for ``SILENCE`` on the attentive clock is taken
+  for one that hangs, and dialled again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,6 @@ import attrs
 
 from iriscw.agent.uplink.messages import (
     ORDERS,
-    Beat,
-    Connected,
-    Dial,
-    Disconnected,
     Due,
     Now,
     Past,
@@ -30,9 +26,9 @@ from iriscw.agent.uplink.messages import (
     Resync,
     SessionAwake,
     TakeOrders,
-    TurnedAway,
-    Welcomed,
 )
+from iriscw.dialling.decision import Dialling
+from iriscw.dialling.messages import Connected, Heartbeat, TurnedAway, Welcomed
 from iriscw.nodes.model import CHECKPOINT, MAX_FACTS, AgentReport, Fact, FactKey, Orders, ReportAcked, key_of
 from iriscw.runtime.vocabulary import (
     MILLISECOND,
@@ -56,7 +52,6 @@ from iriscw.runtime.vocabulary import (
 
 STREAM = "stream"
 
-FIRST_PAUSE_NS = 100 * MILLISECOND
 LONGEST_PAUSE_NS = 15 * SECOND
 """Thousands of agents come back within about this time, spread by the jitter. Nothing waits for them but news."""
 
@@ -81,9 +76,7 @@ class Session:
     unsaid: dict[FactKey, None] = attrs.field(factory=dict)
     """Keys of what the controller has not been told on this stream, in the order in which it changed."""
     omitted: int = 0
-    dials: int = 0
-    failures: int = 0
-    """Streams in a row that ended before they were welcomed."""
+    dialling: Dialling = attrs.field(factory=lambda: Dialling(LONGEST_PAUSE_NS))
     up: bool = False
     complete: bool = False
     """Whether the stream that is up has been told everything once."""
@@ -94,7 +87,6 @@ class Session:
     heard: int = 0
     """The attentive clock's reading when the controller was heard of last."""
     beat_ns: int = DEFAULT_BEAT_NS
-    turned_away: TurnedAway | None = None
 
 
 def rules() -> dict[type, DecisionFunction]:
@@ -117,8 +109,7 @@ def resume(session: Session, ctx: Context) -> tuple[Command, ...]:
 
 
 def _dial(session: Session) -> tuple[Command, ...]:
-    session.dials += 1
-    return (Open(STREAM, Dial(session.dials), outbound=OUTBOUND),)
+    return (Open(STREAM, session.dialling.dial(), outbound=OUTBOUND),)
 
 
 # What there is to tell
@@ -189,7 +180,7 @@ def arrived(session: Session, message: Arrived, ctx: Context) -> Outcome:
         case Welcomed() as welcome:
             return _welcomed(session, welcome, ctx)
         case TurnedAway() as away:
-            session.turned_away = away
+            session.dialling.turned_away = away
             return None
         case ReportAcked(sequence=sequence):
             if sequence != session.sequence:
@@ -204,7 +195,7 @@ def arrived(session: Session, message: Arrived, ctx: Context) -> Outcome:
 
 def _welcomed(session: Session, welcome: Welcomed, ctx: Context) -> Outcome:
     session.up, session.complete, session.on_the_way = True, False, False
-    session.failures = 0
+    session.dialling.failures = 0
     session.unsaid = dict.fromkeys(session.facts)
     session.beat_ns = max(MIN_BEAT_NS, welcome.heartbeat_ns or DEFAULT_BEAT_NS)
     return (Emit(Connected(welcome.session_id)), *_say(session, ctx), *_beat(session))
@@ -212,7 +203,7 @@ def _welcomed(session: Session, welcome: Welcomed, ctx: Context) -> Outcome:
 
 def _beat(session: Session) -> tuple[Command, ...]:
     session.beats += 1
-    return (Feed(STREAM, Beat(session.beats)), SetTimer("beat", session.beat_ns, Due("beat"), attentive=True))
+    return (Feed(STREAM, Heartbeat(session.beats)), SetTimer("beat", session.beat_ns, Due("beat"), attentive=True))
 
 
 def closed(session: Session, message: Closed, ctx: Context) -> Outcome:
@@ -223,18 +214,9 @@ def closed(session: Session, message: Closed, ctx: Context) -> Outcome:
 
 def _down(session: Session, error: str, ctx: Context) -> tuple[Command, ...]:
     session.up = session.on_the_way = False
-    session.failures += 1
-    quiet = (CancelTimer("beat"), CancelTimer("say"))
-    away, session.turned_away = session.turned_away, None
-    if away is not None:
-        error = f"turned away ({away.reason}): {away.text}"
-        if away.retry_after_ns == 0:
-            return (*quiet, Emit(Disconnected(error, 0)))
-    longest = min(LONGEST_PAUSE_NS, FIRST_PAUSE_NS << min(session.failures, 16))
-    pause_ns = int(ctx.rng.uniform(longest / 2, longest))
-    if away is not None:
-        pause_ns += int(ctx.rng.uniform(away.retry_after_ns, 1.5 * away.retry_after_ns))
-    return (*quiet, Emit(Disconnected(error, pause_ns)), SetTimer("dial", pause_ns, Due("dial")))
+    ended = session.dialling.ended(error, ctx)
+    told = (CancelTimer("beat"), CancelTimer("say"), Emit(ended))
+    return told if session.dialling.is_over else (*told, SetTimer("dial", ended.again_after_ns, Due("dial")))
 
 
 def _hang_up(session: Session, error: str, ctx: Context) -> tuple[Command, ...]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw._errors import InvalidArgument, OperationError
-from iriscw.agent.uplink.messages import Beat, Beaten, Dial, TurnedAway, Welcomed
+from iriscw._errors import InvalidArgument
+from iriscw.dialling.messages import Dial, Heartbeat, HeartbeatAcked, Welcomed
+from iriscw.dialling.stream import STREAM_TIMEOUT_S, NotWelcomed, alongside, first_answer
+from iriscw.dialling.wire import turned_away
 from iriscw.nodes import wire
 from iriscw.nodes.model import NODE_NAME, Abilities, AgentIdentity, AgentReport, ReportAcked
 from iriscw.proto.iriscw import v1
@@ -23,19 +24,7 @@ from iriscw.runtime.vocabulary import MILLISECOND
 
 CONNECT = "/iriscw.v1.AgentService/Connect"
 
-STREAM_TIMEOUT_S = 86_400.0
-"""Every call has a deadline; after a day the agent dials again."""
-
-WELCOME_TIMEOUT_S = 30.0
-
-
 Call = BidiCall[v1.AgentMessage, v1.NodeMessage]
-
-
-class AgentNotWelcomed(OperationError):
-    """The controller answered an agent's hello with neither a welcome nor a refusal, or not in time."""
-
-    retryable = True
 
 
 @attrs.frozen
@@ -75,23 +64,25 @@ class ControllerStream:
         """Carry one stream from its hello to its end.
 
         Raises:
-            NoWelcome: see there.
+            NotWelcomed: see there.
             IriscwError: as the controller or the connection says it.
             OSError: the files cannot be read.
         """
         async with await self._channel() as channel:
             connecting = channel.bidi(CONNECT, v1.AgentMessage, v1.NodeMessage, timeout_s=STREAM_TIMEOUT_S)
             async with connecting as call:
-                await call.send(v1.AgentMessage(hello=wire.hello(self._identity, await self._abilities())))
-                if not await self._welcomed(call, port):
+                hello = wire.hello(self._identity, await self._abilities())
+                first = await first_answer(call, v1.AgentMessage(hello=hello))
+                if first.refused is not None:
+                    await port.send(turned_away(first.refused))
                     return
-                try:
-                    async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(_upward, call, port)
-                        await _downward(call, port)
-                        tasks.cancel_scope.cancel()
-                except ExceptionGroup as failures:
-                    raise _first_of(failures) from failures
+                if first.welcome is None:
+                    raise NotWelcomed("the controller answered the agent's hello with neither a welcome nor a refusal")
+                welcome = first.welcome
+                await port.send(Welcomed(welcome.session_id, max(0, welcome.heartbeat_interval_ms) * MILLISECOND))
+                async with alongside() as tasks:
+                    tasks.start_soon(_upward, call, port)
+                    await _downward(call, port)
 
     async def _channel(self) -> RpcChannel:
         uplink = self._uplink
@@ -101,31 +92,13 @@ class ControllerStream:
             tls = await anyio.to_thread.run_sync(lambda: client_tls(authority=uplink.ca_file))
         return RpcChannel(uplink.address, token, tls=tls, insecure_plaintext=uplink.insecure_plaintext)
 
-    async def _welcomed(self, call: Call, port: SessionPort) -> bool:
-        first = None
-        with anyio.move_on_after(WELCOME_TIMEOUT_S):
-            first = await call.receive()
-        if first is not None and first.refused is not None:
-            await port.send(_turned_away(first.refused))
-            return False
-        if first is None or first.welcome is None:
-            raise AgentNotWelcomed("the controller did not answer the agent's hello with a welcome")
-        welcome = first.welcome
-        await port.send(Welcomed(welcome.session_id, max(0, welcome.heartbeat_interval_ms) * MILLISECOND))
-        return True
-
-
-def _turned_away(refused: v1.AgentRefused) -> TurnedAway:
-    reason = refused.reason.name or str(int(refused.reason))
-    return TurnedAway(reason.lower(), refused.text, max(0, refused.retry_after_ms) * MILLISECOND)
-
 
 async def _upward(call: Call, port: SessionPort) -> None:
     async for item in port:
         match item:
             case AgentReport():
                 await call.send(v1.AgentMessage(report=wire.report(item)))
-            case Beat(sequence=sequence):
+            case Heartbeat(sequence=sequence):
                 await call.send(v1.AgentMessage(heartbeat=v1.Heartbeat(sequence=sequence)))
 
 
@@ -136,12 +109,6 @@ async def _downward(call: Call, port: SessionPort) -> None:
         elif message.report_ack is not None:
             await port.send(ReportAcked(message.report_ack.sequence))
         elif message.heartbeat_ack is not None:
-            await port.send(Beaten(message.heartbeat_ack.sequence))
+            await port.send(HeartbeatAcked(message.heartbeat_ack.sequence))
         elif message.refused is not None:
-            await port.send(_turned_away(message.refused))
-
-
-def _first_of(failures: ExceptionGroup[Exception]) -> Exception:
-    """Unwrap: when the connection breaks, each side of it raises the same."""
-    first = failures.exceptions[0]
-    return _first_of(first) if isinstance(first, ExceptionGroup) else first
+            await port.send(turned_away(message.refused))

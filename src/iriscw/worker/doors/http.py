@@ -16,10 +16,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from iriscw.dialling.messages import Connected, Disconnected
 from iriscw.jobs.model import Observation
 from iriscw.rpc.http1 import HttpResponse, Route
 from iriscw.runtime.vocabulary import SECOND
-from iriscw.worker.messages import AttemptChanged, Connected, Disconnected, LeaseExpired
+from iriscw.worker.messages import AttemptChanged, LeaseExpired
 from iriscw.worker.model import AttemptPhase
 
 if TYPE_CHECKING:  # who has no pods loads nothing of Kubernetes

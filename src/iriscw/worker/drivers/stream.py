@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.metadata import version
 
-import anyio
 import anyio.abc
 import anyio.to_thread
 import attrs
 
-from iriscw._errors import OperationError
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.cloud.wire import amount, attributes
+from iriscw.dialling.messages import Dial
+from iriscw.dialling.stream import STREAM_TIMEOUT_S, NotWelcomed, alongside, first_answer
+from iriscw.dialling.wire import turned_away
 from iriscw.jobs.model import Observation
 from iriscw.jobs.wire import observation
 from iriscw.processes.identity import ProcessIdentity, pid_namespace
@@ -32,28 +33,15 @@ from iriscw.worker import wire
 from iriscw.worker.drivers.desk import AttemptDesk
 from iriscw.worker.drivers.shipping import Shipping
 from iriscw.worker.drivers.specifications import Specifications, SpecificationsFull
-from iriscw.worker.effects import Dial
 from iriscw.worker.inotify import FileWatch
 from iriscw.worker.messages import Flush, Flushed, Goodbye, HeldChanged, ObservedAll
 
 CONNECT = "/iriscw.v1.WorkerService/Connect"
 
-STREAM_TIMEOUT_S = 86_400.0
-"""Every call has a deadline; after a day the worker dials again."""
-
-WELCOME_TIMEOUT_S = 30.0
-"""From the Hello to the answer: the controller asks its fleet in between."""
-
 _HAVE_PROCESSES = (v1.Suspension.UNSPECIFIED, v1.Suspension.SUSPENDING)
 """Of one that is suspended, or about to come back, no process is known that lives."""
 
 Call = BidiCall[v1.WorkerMessage, v1.ControllerMessage]
-
-
-class NoWelcome(OperationError):
-    """The controller answered a Hello with neither a welcome nor a refusal, or not in time."""
-
-    retryable = True
 
 
 @attrs.frozen
@@ -90,26 +78,24 @@ class ControllerStream:
         """Carry one stream from its Hello to its end.
 
         Raises:
-            NoWelcome, SpecificationsFull, MalformedSpecification: see there.
+            NotWelcomed, SpecificationsFull, MalformedSpecification: see there.
             IriscwError: as the controller or the connection says it.
             OSError: the disk does not take a specification.
         """
         async with self._channel.bidi(
             CONNECT, v1.WorkerMessage, v1.ControllerMessage, timeout_s=STREAM_TIMEOUT_S
         ) as call:
-            await call.send(v1.WorkerMessage(hello=self._hello()))
-            welcome = await self._welcome(call, port)
-            if welcome is None:
+            first = await first_answer(call, v1.WorkerMessage(hello=self._hello()))
+            if first.refused is not None:
+                await port.send(turned_away(first.refused))
                 return
-            try:
-                async with anyio.create_task_group() as tasks:
-                    shipping = Shipping(self._desk.held, self._watch, welcome.window_bytes, call.send, tasks)
-                    tasks.start_soon(self._upward, call, port, shipping, tasks)
-                    await port.send(wire.welcomed(welcome))
-                    await self._downward(call, port, shipping)
-                    tasks.cancel_scope.cancel()
-            except ExceptionGroup as failures:
-                raise _first_of(failures) from failures
+            if first.welcome is None:
+                raise NotWelcomed("the controller answered the worker's hello with neither a welcome nor a refusal")
+            async with alongside() as tasks:
+                shipping = Shipping(self._desk.held, self._watch, first.welcome.window_bytes, call.send, tasks)
+                tasks.start_soon(self._upward, call, port, shipping, tasks)
+                await port.send(wire.welcomed(first.welcome))
+                await self._downward(call, port, shipping)
 
     def _hello(self) -> v1.Hello:
         identity = self._identity
@@ -126,17 +112,6 @@ class ControllerStream:
             node=identity.node,
             takes_batches=True,
         )
-
-    async def _welcome(self, call: Call, port: SessionPort) -> v1.Welcome | None:
-        first = None
-        with anyio.move_on_after(WELCOME_TIMEOUT_S):
-            first = await call.receive()
-        if first is not None and first.refused is not None:
-            await port.send(wire.refused(first.refused))
-            return None
-        if first is None or first.welcome is None:
-            raise NoWelcome("the controller did not answer the worker's Hello with a Welcome")
-        return first.welcome
 
     async def _downward(self, call: Call, port: SessionPort, shipping: Shipping) -> None:
         async for message in call:
@@ -221,9 +196,3 @@ def _process(process: ProcessIdentity | None) -> v1.ProcessRef | None:
         boot_id=process.boot_id,
         pid_namespace=pid_namespace(),
     )
-
-
-def _first_of(failures: ExceptionGroup[Exception]) -> Exception:
-    """Unwrap: when the connection breaks, each side of it raises the same."""
-    first = failures.exceptions[0]
-    return _first_of(first) if isinstance(first, ExceptionGroup) else first
