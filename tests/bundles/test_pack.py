@@ -63,7 +63,7 @@ def test_who_has_a_link_is_told_what_to_do(tmp_path: Path) -> None:
     """Also where it is in an environment that is the folder itself: packing that is asked for, and cannot be done."""
     folder = make(tmp_path, {"pyvenv.cfg": b""})
     (folder / "lib64").symlink_to("lib")
-    with pytest.raises(InvalidBundleFolder, check=that(comes_from="pack._files", nth=2, names=("lib64", ".git"))):
+    with pytest.raises(InvalidBundleFolder, check=that(comes_from="pack._files", names=("lib64", ".git"))):
         pack(folder, io.BytesIO())
 
 

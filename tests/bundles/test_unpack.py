@@ -54,14 +54,14 @@ def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
 def test_links_are_refused(tmp_path: Path) -> None:
     """A link that points outside, and then a file through it, is the oldest trick."""
     path = write(tmp_path / "zip", ("link", b"/etc"), mode=stat.S_IFLNK | 0o777)
-    with pytest.raises(BundleHarmful, check=that(comes_from="unpack._check", nth=5)):
+    with pytest.raises(BundleHarmful, check=that(comes_from="unpack._check")):
         unpack(path, tmp_path / "out")
 
 
 def test_bombs_are_refused(tmp_path: Path) -> None:
     """By what the header says, and by what comes out when the header lies."""
     path = write(tmp_path / "zip", ("big", b"\0" * (1 << 20)))
-    with pytest.raises(BundleHarmful, check=that(comes_from="unpack._check", nth=3)):
+    with pytest.raises(BundleHarmful, check=that(comes_from="unpack._check")):
         unpack(path, tmp_path / "1", BundleLimits(unpacked_bytes=1000))
     lying = bytearray(path.read_bytes())
     size = (1 << 20).to_bytes(4, "little")
@@ -73,7 +73,7 @@ def test_bombs_are_refused(tmp_path: Path) -> None:
         unpack(path, tmp_path / "2", BundleLimits(unpacked_bytes=1000))
     assert sum(each.stat().st_size for each in (tmp_path / "2").iterdir()) <= 1000
     many = write(tmp_path / "many", *((str(number), b"") for number in range(11)))
-    with pytest.raises(BundleHarmful, check=that(comes_from="unpack._check", nth=1, names="11")):
+    with pytest.raises(BundleHarmful, check=that(comes_from="unpack._check", names="11")):
         unpack(many, tmp_path / "3", BundleLimits(files=10))
 
 

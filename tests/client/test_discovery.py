@@ -37,7 +37,7 @@ def test_the_path_follows_the_conventions():
 
 def test_nobody_says_where(path):
     """Without any hint the error says what to do."""
-    with pytest.raises(NoController, check=that(comes_from="discovery.discover", nth=2)):
+    with pytest.raises(NoController, check=that(comes_from="discovery.discover")):
         discover()
 
 
@@ -80,7 +80,7 @@ def test_a_context_that_others_can_read_is_refused(path):
     """Whoever could read it has the token: it is not used."""
     write_context(path, "127.0.0.1:7", Secret("tok"))
     path.chmod(0o644)
-    with pytest.raises(InvalidContextFile, check=that(comes_from="discovery.read_context", nth=2)):
+    with pytest.raises(InvalidContextFile, check=that(comes_from="discovery.read_context")):
         discover()
 
 
@@ -158,7 +158,7 @@ def test_a_tunnel_says_who_is_at_its_far_end(path, tmp_path):
     content = json.loads(path.read_text())
     content["owner"]["start_ticks"] = 1
     path.write_text(json.dumps(content))
-    with pytest.raises(NoController, check=that(comes_from="discovery.discover", nth=4, names="connect")):
+    with pytest.raises(NoController, check=that(comes_from="discovery.discover", names="connect")):
         discover()
 
 

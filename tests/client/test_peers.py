@@ -44,7 +44,7 @@ async def test_after_a_break_all_is_new(client, controller):
 @pytest.mark.parametrize(
     ("told", "error", "words"),
     [
-        ([update(0, 1), update(over=[2])], PeerOver, that(comes_from="peers.addresses", nth=2, names=("2", "job-1"))),
+        ([update(0, 1), update(over=[2])], PeerOver, that(comes_from="peers.addresses", names=("2", "job-1"))),
         ([update(0)], NoSuchPort, that(comes_from="peers.addresses", names=("grpc", "web"))),
     ],
 )

@@ -44,11 +44,11 @@ def build(entrypoint=len, args=([],), **changes):
 WRONG = [
     (
         {"environment": {"IRIS_TASK_INDEX": "7"}},
-        that(comes_from="submission._environment", nth=2, names="IRIS_TASK_INDEX"),
+        that(comes_from="submission._environment", names="IRIS_TASK_INDEX"),
     ),
     (
         {"environment": {"IRIS_PORT_HTTP": "80"}},
-        that(comes_from="submission._environment", nth=2, names="IRIS_PORT_HTTP"),
+        that(comes_from="submission._environment", names="IRIS_PORT_HTTP"),
     ),
     ({"name": ""}, that(names="name")),
     ({"name": 7}, that(names="name")),
@@ -57,17 +57,17 @@ WRONG = [
     ({"replicas": 100_001}, that(names="replicas")),
     ({"replicas": True}, that(names="replicas")),
     ({"replicas": 1.5}, that(names="replicas")),
-    ({"resources": {"cpu": 1}}, that(comes_from="submission.build_submission", nth=2)),
-    ({"environment": [("A", "1")]}, that(comes_from="submission._environment", nth=1)),
+    ({"resources": {"cpu": 1}}, that(comes_from="submission.build_submission")),
+    ({"environment": [("A", "1")]}, that(comes_from="submission._environment")),
     ({"environment": {"A": 1}}, that(names="A")),
     ({"environment": {"A=B": "1"}}, that(names="A=B")),
-    ({"environment": {"A": "x\0"}}, that(comes_from="submission._text", nth=2)),
-    ({"environment": {"A": "x" * 70_000}}, that(comes_from="model.check_spec", nth=3, names="70001")),
-    ({"ports": "http"}, that(comes_from="submission.build_submission", nth=3)),
-    ({"ports": ["a", "a"]}, that(comes_from="model.check_spec", nth=5)),
+    ({"environment": {"A": "x\0"}}, that(comes_from="submission._text")),
+    ({"environment": {"A": "x" * 70_000}}, that(comes_from="model.check_spec", names="70001")),
+    ({"ports": "http"}, that(comes_from="submission.build_submission")),
+    ({"ports": ["a", "a"]}, that(comes_from="model.check_spec")),
     ({"constraints": "a=b"}, that(comes_from="submission.parse_constraints")),
     ({"constraints": ["="]}, that(comes_from="submission._constraint")),
-    ({"coscheduling": ""}, that(comes_from="model.check_spec", nth=6)),
+    ({"coscheduling": ""}, that(comes_from="model.check_spec")),
     ({"priority": "urgent"}, that(names=("production", "interactive", "batch"))),
     ({"timeout": 0}, that(names="timeout")),
     ({"timeout": -1.0}, that(names="timeout")),
@@ -123,7 +123,7 @@ def test_what_is_no_command(argv):
 
 def test_command_takes_no_more_arguments():
     """What belongs into the list is not taken elsewhere."""
-    with pytest.raises(InvalidJob, check=that(comes_from="submission._entrypoint", nth=1)):
+    with pytest.raises(InvalidJob, check=that(comes_from="submission._entrypoint")):
         build(Command(["ls"]), args=("-l",))
 
 
@@ -229,7 +229,7 @@ def test_constraints_are_read():
 @pytest.mark.parametrize("entrypoint", ["echo hi", ["echo", "hi"], None, 7])
 def test_a_program_is_no_callable(entrypoint):
     """Whoever gives a shell line, or a list, is told of Command."""
-    with pytest.raises(InvalidJob, check=that(comes_from="submission._entrypoint", nth=2, names="iriscw.Command([")):
+    with pytest.raises(InvalidJob, check=that(comes_from="submission._entrypoint", names="iriscw.Command([")):
         build(entrypoint, ())
 
 
@@ -356,11 +356,11 @@ class Plain:
 @pytest.mark.parametrize(
     ("entrypoint", "said"),
     [
-        (generates, that(comes_from="submission._check_useful", nth=2, names="generates")),
-        (generates_later, that(comes_from="submission._check_useful", nth=2, names="generates_later")),
-        (functools.partial(generates), that(comes_from="submission._check_useful", nth=2, names="generates")),
-        (Generating(), that(comes_from="submission._check_useful", nth=2, names="Generating")),
-        (Callable, that(comes_from="submission._check_useful", nth=1, names="Callable")),
+        (generates, that(comes_from="submission._check_useful", names="generates")),
+        (generates_later, that(comes_from="submission._check_useful", names="generates_later")),
+        (functools.partial(generates), that(comes_from="submission._check_useful", names="generates")),
+        (Generating(), that(comes_from="submission._check_useful", names="Generating")),
+        (Callable, that(comes_from="submission._check_useful", names="Callable")),
     ],
 )
 def test_calls_that_are_known_to_be_useless(entrypoint, said):

@@ -80,7 +80,7 @@ def test_a_container_is_shown_its_own_gpus():
     assert asking["HostConfig"]["DeviceRequests"] == [
         {"Driver": "nvidia", "DeviceIDs": ["GPU-7", "GPU-1"], "Capabilities": [["gpu"]]}
     ]
-    with pytest.raises(InvalidSpec, check=that(comes_from="containers.container_body", nth=2, names=("2", "0"))):
+    with pytest.raises(InvalidSpec, check=that(comes_from="containers.container_body", names=("2", "0"))):
         container_body(CONTAINERS, OWNER, attrs.evolve(TASK, demand=demand))
     assert asking["HostConfig"]["ShmSize"] == 4 << 30
     assert not any(each.startswith("NVIDIA_VISIBLE_DEVICES") for each in asking["Env"])

@@ -121,7 +121,7 @@ async def test_what_is_on_its_way_out_is_not_applied(objects, server):
     """It would go with all that is put into it; whoever installs anew at once has to wait."""
     await apply(objects, MANIFESTS, lambda _line: None)
     await objects.delete("/api/v1/namespaces/iris")
-    with pytest.raises(NotApplied, check=that(comes_from="applying._applied", nth=1, names="Namespace/iris")):
+    with pytest.raises(NotApplied, check=that(comes_from="applying._applied", names="Namespace/iris")):
         await apply(objects, MANIFESTS, lambda _line: None)
 
 

@@ -133,7 +133,7 @@ POD_SPEC = {"containers": [{"name": "controller", "image": "i"}]}
 async def test_a_pool_without_hope_ends_the_waiting(objects, server, applied, hurry, condition, says):
     """No node will come, however long one waits; the reason is CoreWeave's own."""
     set_status(server, POOL, pool_condition(*condition))
-    with pytest.raises(NotAvailable, check=that(comes_from="awaiting.await_available", nth=1, names=says)):
+    with pytest.raises(NotAvailable, check=that(comes_from="awaiting.await_available", names=says)):
         await await_available(objects, INSTALLATION, PATIENCE_S, lambda _line: None)
 
 
@@ -141,7 +141,7 @@ async def test_a_busy_zone_is_waited_for(objects, server, applied):
     """Its machines come by themselves, some time: it is told, and the deadline decides."""
     set_status(server, POOL, pool_condition("Capacity", "False", "QueuedAwaitingCapacity", "waiting for capacity"))
     told = []
-    with pytest.raises(NotAvailable, check=that(comes_from="awaiting.await_available", nth=2, names="0.2")):
+    with pytest.raises(NotAvailable, check=that(comes_from="awaiting.await_available", names="0.2")):
         await await_available(objects, INSTALLATION, 0.2, told.append)
     assert told == ["waiting: node pool iris-controller-pool: the zone has no free machines now: waiting for capacity"]
 
@@ -339,5 +339,5 @@ async def test_what_coreweave_refuses_ends_the_waiting(tmp_path, hurry, installa
     """It is told in CoreWeave's own words."""
     async with coreweave(tmp_path / "kubeconfig", quotas=quotas) as objects:
         await apply(objects, render(installation), lambda _line: None)
-        with pytest.raises(NotAvailable, check=that(comes_from="awaiting.await_available", nth=1, names=says)):
+        with pytest.raises(NotAvailable, check=that(comes_from="awaiting.await_available", names=says)):
             await await_available(objects, installation, PATIENCE_S, lambda _line: None)

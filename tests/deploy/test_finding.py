@@ -236,13 +236,11 @@ async def test_the_pod_that_serves(objects, installation, server):
 
 async def test_secrets(objects, installation, server):
     """Authority and token come from where the installation keeps them; what is missing or broken is named."""
-    with pytest.raises(
-        ControllerNotReady, check=that(comes_from="finding._key", nth=1, names=("Secret", "iris-ca", "iris"))
-    ):
+    with pytest.raises(ControllerNotReady, check=that(comes_from="finding._key", names=("Secret", "iris-ca", "iris"))):
         await find_authority(objects, PLACE)
     with pytest.raises(
         ControllerNotReady,
-        check=that(comes_from="finding._key", nth=1, names=("Secret", "iris-controller-secrets", "iris")),
+        check=that(comes_from="finding._key", names=("Secret", "iris-controller-secrets", "iris")),
     ):
         await find_token(objects, PLACE)
     token = base64.b64encode(b"the-token\n").decode()
@@ -252,7 +250,7 @@ async def test_secrets(objects, installation, server):
     assert "the-token" not in repr(found)
     put(server, "POST", SECRETS, {"metadata": {"name": "iris-ca"}, "data": {"other": token}})
     with pytest.raises(
-        ControllerNotReady, check=that(comes_from="finding._key", nth=1, names=("ca.crt", "Secret", "iris-ca"))
+        ControllerNotReady, check=that(comes_from="finding._key", names=("ca.crt", "Secret", "iris-ca"))
     ):
         await find_authority(objects, PLACE)
     bad = base64.b64encode(b"two words").decode()

@@ -94,20 +94,20 @@ def test_the_names_by_which_sockets_are_reached_are_found():
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", that(comes_from="criu_images.read_pagemap", nth=1)),
-        (PAGEMAP_MAGIC, that(comes_from="criu_images.read_pagemap", nth=3)),
-        (pagemap(entry((1, 0x10000), (2, 1), (4, IN_PARENT))), that(comes_from="criu_images.read_pagemap", nth=4)),
-        (pagemap(entry((1, 0x10000), (2, 1), (3, True))), that(comes_from="criu_images.read_pagemap", nth=4)),
-        (pagemap(entry((1, 0x10000), (2, 1), (4, LAZY))), that(comes_from="criu_images.read_pagemap", nth=5)),
-        (pagemap(entry((1, 0x10001), (2, 1), (4, PRESENT))), that(comes_from="criu_images.read_pagemap", nth=6)),
-        (pagemap(entry((1, 0x10000), (2, 0), (4, PRESENT))), that(comes_from="criu_images.read_pagemap", nth=6)),
+        (b"", that(comes_from="criu_images.read_pagemap")),
+        (PAGEMAP_MAGIC, that(comes_from="criu_images.read_pagemap")),
+        (pagemap(entry((1, 0x10000), (2, 1), (4, IN_PARENT))), that(comes_from="criu_images.read_pagemap")),
+        (pagemap(entry((1, 0x10000), (2, 1), (3, True))), that(comes_from="criu_images.read_pagemap")),
+        (pagemap(entry((1, 0x10000), (2, 1), (4, LAZY))), that(comes_from="criu_images.read_pagemap")),
+        (pagemap(entry((1, 0x10001), (2, 1), (4, PRESENT))), that(comes_from="criu_images.read_pagemap")),
+        (pagemap(entry((1, 0x10000), (2, 0), (4, PRESENT))), that(comes_from="criu_images.read_pagemap")),
         (
             pagemap(entry((1, 0x10000), (2, 1), (4, PRESENT), (5, 1 << 50))),
-            that(comes_from="criu_images.read_pagemap", nth=6),
+            that(comes_from="criu_images.read_pagemap"),
         ),
         (pagemap(entry((1, 0x10000), (2, 1)))[:-1], that(comes_from="criu_images.raw_entries")),
         (pagemap(b"\xff\xff\xff\xff"), that(comes_from="criu_images.raw_entries")),
-        (pagemap(b"\x01\x00\x00\x00\x08"), that(comes_from="criu_protobuf._read_varint", nth=1)),
+        (pagemap(b"\x01\x00\x00\x00\x08"), that(comes_from="criu_protobuf._read_varint")),
     ],
 )
 def test_what_is_no_pagemap_is_refused(data, why):
@@ -143,11 +143,11 @@ def test_sockets_whose_other_end_is_in_no_image_are_found():
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", that(comes_from="criu_images.unresolved_peers", nth=1)),
-        (PAGEMAP_MAGIC, that(comes_from="criu_images.unresolved_peers", nth=1)),
-        (FILES_MAGIC + unix_socket(1, 2)[:-1], that(comes_from="criu_images.unresolved_peers", nth=2)),
-        (FILES_MAGIC + b"\xff\xff\xff\xff", that(comes_from="criu_images.unresolved_peers", nth=2)),
-        (FILES_MAGIC + entry((1, 5), (16, b"\x08")), that(comes_from="criu_protobuf._read_varint", nth=1)),
+        (b"", that(comes_from="criu_images.unresolved_peers")),
+        (PAGEMAP_MAGIC, that(comes_from="criu_images.unresolved_peers")),
+        (FILES_MAGIC + unix_socket(1, 2)[:-1], that(comes_from="criu_images.unresolved_peers")),
+        (FILES_MAGIC + b"\xff\xff\xff\xff", that(comes_from="criu_images.unresolved_peers")),
+        (FILES_MAGIC + entry((1, 5), (16, b"\x08")), that(comes_from="criu_protobuf._read_varint")),
     ],
 )
 def test_what_is_no_list_of_files_is_refused(data, why):
@@ -196,11 +196,11 @@ def test_who_does_not_come_back_where_it_was_is_found(tasks, lost):
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", that(comes_from="criu_images.strays", nth=1)),
-        (TREE_MAGIC, that(comes_from="criu_images.strays", nth=3)),
+        (b"", that(comes_from="criu_images.strays")),
+        (TREE_MAGIC, that(comes_from="criu_images.strays")),
         (tree((1, 0, 1))[:-1], that(comes_from="criu_images.raw_entries")),
         (TREE_MAGIC + b"\xff\xff\xff\xff", that(comes_from="criu_images.raw_entries")),
-        (TREE_MAGIC + b"\x01\x00\x00\x00\x08", that(comes_from="criu_protobuf._read_varint", nth=1)),
+        (TREE_MAGIC + b"\x01\x00\x00\x00\x08", that(comes_from="criu_protobuf._read_varint")),
     ],
 )
 def test_what_is_no_list_of_tasks_is_refused(data, why):

@@ -140,9 +140,9 @@ def test_wrong_json(name, bad):
 def test_missing_and_unknown_fields():
     """A missing field takes its default if it has one; an unknown field is refused."""
     codec = codec_for(Place)
-    with pytest.raises(Mismatch, check=that(comes_from="codec._decode_attrs.decode", nth=3, names="slot")):
+    with pytest.raises(Mismatch, check=that(comes_from="codec._decode_attrs.decode", names="slot")):
         codec.decode({"worker": "a"})
-    with pytest.raises(Mismatch, check=that(comes_from="codec._decode_attrs.decode", nth=4, names="other")):
+    with pytest.raises(Mismatch, check=that(comes_from="codec._decode_attrs.decode", names="other")):
         codec.decode({"worker": "a", "slot": 1, "zone": 1, "other": 2})
 
     @attrs.frozen
@@ -159,7 +159,7 @@ def test_validators_have_their_say():
     class Positive:
         number: int = attrs.field(validator=attrs.validators.gt(0))
 
-    with pytest.raises(Mismatch, check=that(comes_from="codec._decode_attrs.decode", nth=5)):
+    with pytest.raises(Mismatch, check=that(comes_from="codec._decode_attrs.decode")):
         codec_for(Positive).decode({"number": -1})
 
 

@@ -85,15 +85,15 @@ def test_gaps():
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        ('["jobs.gone",1,{}]', that(comes_from="records.RecordRegistry._decode", nth=2, names="jobs.gone")),
-        ('["jobs.placed",4,{}]', that(comes_from="records.RecordRegistry._raised", nth=1, names=(4, 3))),
-        ('["jobs.placed",2,{}]', that(comes_from="records.RecordRegistry._raised", nth=2, names=2)),
+        ('["jobs.gone",1,{}]', that(comes_from="records.RecordRegistry._decode", names="jobs.gone")),
+        ('["jobs.placed",4,{}]', that(comes_from="records.RecordRegistry._raised", names=(4, 3))),
+        ('["jobs.placed",2,{}]', that(comes_from="records.RecordRegistry._raised", names=2)),
         (
             '["jobs.placed",3,{"attempt":"a"}]',
-            that(comes_from="records.RecordRegistry._decode", nth=3, names="Placed.worker"),
+            that(comes_from="records.RecordRegistry._decode", names="Placed.worker"),
         ),
-        ('["jobs.placed",3]', that(comes_from="records.RecordRegistry._decode", nth=1)),
-        ("{", that(comes_from="records.RecordRegistry.decode", nth=1)),
+        ('["jobs.placed",3]', that(comes_from="records.RecordRegistry._decode")),
+        ("{", that(comes_from="records.RecordRegistry.decode")),
     ],
 )
 def test_unreadable(payload, reason):
@@ -105,7 +105,7 @@ def test_unreadable(payload, reason):
 
 def test_unreadable_snapshot():
     """A snapshot must be a list."""
-    with pytest.raises(UnreadableRecord, check=that(comes_from="records.RecordRegistry.decode", nth=2)):
+    with pytest.raises(UnreadableRecord, check=that(comes_from="records.RecordRegistry.decode")):
         registry().decode(entry("{}", EntryKind.SNAPSHOT))
 
 
@@ -117,9 +117,9 @@ def test_duplicates():
     class Other:
         pass
 
-    with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.record.declare", nth=2)):
+    with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.record.declare")):
         made.record("jobs.placed")(Other)
-    with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.record.declare", nth=3)):
+    with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.record.declare")):
         made.record("jobs.other")(Placed)
     made.upcaster("jobs.placed", from_version=1)(dict)
     with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.upcaster.declare")):
@@ -129,7 +129,7 @@ def test_duplicates():
 @pytest.mark.parametrize(("name", "version"), [("", 1), ("a", 0)])
 def test_bad_declarations(name, version):
     """A record type has a name, and a version from 1."""
-    with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.record.declare", nth=1)):
+    with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.record.declare")):
         RecordRegistry().record(name, version=version)(Placed)
 
 
@@ -139,7 +139,7 @@ def test_attrs_only():
     class Plain:
         pass
 
-    with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.record.declare", nth=4)):
+    with pytest.raises(InvalidArgument, check=that(comes_from="records.RecordRegistry.record.declare")):
         RecordRegistry().record("plain")(Plain)
 
 
@@ -148,7 +148,7 @@ def test_size_limit():
     made = registry()
     overhead = len(made.encode(Placed("", "w", 0)))
     made.encode(Placed("x" * (MAX_RECORD_BYTES - overhead), "w", 0))
-    with pytest.raises(InvalidRecord, check=that(comes_from="records.RecordRegistry.encode", nth=3)):
+    with pytest.raises(InvalidRecord, check=that(comes_from="records.RecordRegistry.encode")):
         made.encode(Placed("x" * (MAX_RECORD_BYTES - overhead + 1), "w", 0))
 
 

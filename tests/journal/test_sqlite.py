@@ -128,9 +128,9 @@ def test_changed_byte(tmp_path, what):
         value = "zeroblob(32)" if what == "digest" else f"replace({what}, 'a', 'b')"
         connection.execute(f"update entries set {what} = {value} where sequence = 7")
         connection.commit()
-    with pytest.raises(JournalCorrupt, check=that(comes_from="entries.Chain.follow", nth=2, names="7")):
+    with pytest.raises(JournalCorrupt, check=that(comes_from="entries.Chain.follow", names="7")):
         reopened(tmp_path)
-    with pytest.raises(JournalCorrupt, check=that(comes_from="entries.Chain.follow", nth=2, names="7")):
+    with pytest.raises(JournalCorrupt, check=that(comes_from="entries.Chain.follow", names="7")):
         reopened(tmp_path)
 
 

@@ -137,7 +137,7 @@ async def test_after_kill_9_gpus_stay_with_their_attempts(tmp_path: Path, monkey
             await worker.wait()
         await controller.until(lambda: controller.outgoing is None)
         other = settings(tmp_path / "other", server.address, worker_id="other", capacity=four, gpus=machine)
-        with pytest.raises(GpusTaken, check=that(comes_from="gpus.claim", nth=1, names="a1")):
+        with pytest.raises(GpusTaken, check=that(comes_from="gpus.claim", names="a1")):
             async with Worker(other):
                 pass
         controller.observed.clear()
@@ -522,7 +522,7 @@ def test_a_worker_whose_tasks_have_pods_promises_what_it_is_told(tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("IRISCW_OWN_POD_UID", "", that(comes_from="__main__.task_pods", nth=1)),
+        ("IRISCW_OWN_POD_UID", "", that(comes_from="__main__.task_pods")),
         ("IRISCW_TASK_PODS", "nonsense", that(names="IRISCW_TASK_PODS")),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_server_that_does_not_answer_has_a_name():
     """One that accepts and is silent, one that says nonsense, and one that is gone."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        with pytest.raises(ServerFailed, check=that(comes_from="second_act.asked", nth=1, names="0")):
+        with pytest.raises(ServerFailed, check=that(comes_from="second_act.asked", names="0")):
             second_act.asked(port, 0.05)
         silent.accept()[0].close()  # that of the first question
         threading.Thread(target=lambda: answered_with(silent, b"nonsense")).start()

@@ -75,9 +75,9 @@ def test_a_plan_says_where_it_is_wrong(tmp_path):
         read_plan("/" + "x" * 5_000)
     for text, said in (
         ("{", that(names="JSON")),
-        ("import os", that(comes_from="plan_text.read_any_plan", nth=3)),
+        ("import os", that(comes_from="plan_text.read_any_plan")),
         ('{"format": "iriscw-plan", "version": 9}', that(names="9")),
-        ('{"format": "iriscw-plan", "version": 1, "plan": 5}', that(comes_from="plans._read_object", nth=1)),
+        ('{"format": "iriscw-plan", "version": 1, "plan": 5}', that(comes_from="plans._read_object")),
         (plan_text(attrs.evolve(draw_plan(3), faults=(Fault(1, "earthquake", 0),))), that(names="earthquake")),
     ):
         path.write_text(text, encoding="utf-8")

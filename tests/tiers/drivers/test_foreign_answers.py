@@ -141,10 +141,10 @@ async def test_the_answer_is_shown(kind):
     ("body", "said"),
     [
         (LISTING % (b"false", ENTRY % b""), that(names="ETag")),
-        (LISTING % (b"true", b""), that(comes_from="s3_connection.S3Connection._once", nth=4)),
+        (LISTING % (b"true", b""), that(comes_from="s3_connection.S3Connection._once")),
         (
             LISTING % (b"false", b"<Contents><Key>q/k</Key><Size>1</Size><ETag>e</ETag></Contents>"),
-            that(comes_from="s3_connection.S3Connection._once", nth=4),
+            that(comes_from="s3_connection.S3Connection._once"),
         ),
         (b"<ListBucketResult><Name>bkt</Name></ListBucketResult>", that(names="IsTruncated")),
     ],
@@ -161,7 +161,7 @@ async def test_a_listing_that_begins_anew():
     page = LISTING % (b"true", ENTRY % b"<ETag>e</ETag>")
     async with answering("200 OK", "", page) as port, store_at("s3", port) as store:
         first = await store.list()
-        with pytest.raises(StoreUnreachable, check=that(comes_from="s3_connection.S3Connection._once", nth=4)):
+        with pytest.raises(StoreUnreachable, check=that(comes_from="s3_connection.S3Connection._once")):
             await store.list(after=first.next_after)
 
 

@@ -133,7 +133,7 @@ async def test_a_key_that_is_replaced(stage: Stage, tmp_path) -> None:
 async def test_an_account_that_is_not_known(stage: Stage, tmp_path) -> None:
     """Is denied: a new key is good after some seconds, so it may be waited for."""
     stage.office.identities.clear()
-    with pytest.raises(StoreAccessDenied, check=that(comes_from="gs_credentials.fetch_token", nth=3)) as raised:
+    with pytest.raises(StoreAccessDenied, check=that(comes_from="gs_credentials.fetch_token")) as raised:
         await stage.signed(tmp_path / "key.json").list()
     assert not isinstance(raised.value, NoStoreCredentials)
 
@@ -177,8 +177,8 @@ async def test_a_patience_of_its_own(tmp_path) -> None:
     ("content", "said"),
     [
         ("{", that(comes_from="gs.GsObjectStore._page", names="JSONDecodeError")),
-        ("[]", that(comes_from="gs_credentials._credentials", nth=1)),
-        ("{}", that(comes_from="gs_credentials._credentials", nth=3)),
+        ("[]", that(comes_from="gs_credentials._credentials")),
+        ("{}", that(comes_from="gs_credentials._credentials")),
         ('{"type": "gdch_service_account"}', that(comes_from="gs.GsObjectStore._page", names="gdch_service_account")),
         (
             '{"type": "service_account", "token_uri": "http://example.com/token"}',
@@ -186,11 +186,11 @@ async def test_a_patience_of_its_own(tmp_path) -> None:
         ),
         (
             '{"type": "external_account", "credential_source": {"url": "http://169.254.169.254"}}',
-            that(comes_from="gs_credentials._credentials", nth=2),
+            that(comes_from="gs_credentials._credentials"),
         ),
         (
             '{"type": "external_account", "credential_source": {"executable": {"command": "x"}}}',
-            that(comes_from="gs_credentials._credentials", nth=2),
+            that(comes_from="gs_credentials._credentials"),
         ),
         ('{"type": "authorized_user"}', that(comes_from="gs.GsObjectStore._page", names="missing")),
     ],

@@ -125,13 +125,13 @@ async def test_a_leave_is_one_workers(workers) -> None:
     folder = await frozen(workers("a"))
     new, third = workers("b"), workers("c")
     await new.permit("a1", folder, "g1", WHERE)
-    with pytest.raises(GrantRefused, check=that(comes_from="grants.offer", nth=2)):
+    with pytest.raises(GrantRefused, check=that(comes_from="grants.offer")):
         await third.permit("a1", folder, "g2", WHERE)
     assert await third.adopt() == ()
     assert not [*(third.root.parent / "moved").iterdir()]
     assert await new.revoke("a1", "g1") is None
     assert await new.revoke("a1", "g1") is None
-    with pytest.raises(GrantRefused, check=that(comes_from="grants.offer", nth=1)):
+    with pytest.raises(GrantRefused, check=that(comes_from="grants.offer")):
         await new.permit("a1", folder, "g1", WHERE)
     await third.permit("a1", folder, "g3", WHERE)
     assert owner_of(folder) == "c/1"
@@ -141,7 +141,7 @@ async def test_what_runs_is_not_taken_away(workers) -> None:
     """A grant for an attempt that was never frozen is refused, and changes nothing for who has it."""
     old = workers("a")
     running = await old.start(AttemptSpec(facts("a1"), argv=("sleep", "600")))
-    with pytest.raises(ResumeRefused, check=that(comes_from="process.ProcessRuntime._permit", nth=3)):
+    with pytest.raises(ResumeRefused, check=that(comes_from="process.ProcessRuntime._permit")):
         await workers("b").permit("a1", running.folder.path, "g1", WHERE)
     assert owner_of(running.folder.path) is None
     assert (await running.stop(0)).kind is EndKind.STOPPED

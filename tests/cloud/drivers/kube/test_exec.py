@@ -116,7 +116,7 @@ async def test_a_mark_that_never_comes(monkeypatch):
     """Is not waited for without end."""
     monkeypatch.setattr(exec_module, "READY_S", 0.05)
     with anyio.fail_after(5):
-        with pytest.raises(NotYet, check=that(comes_from="exec.Attended.ready", nth=3)):
+        with pytest.raises(NotYet, check=that(comes_from="exec.Attended.ready")):
             await attended().ready()
 
 

@@ -163,9 +163,9 @@ async def test_what_is_held_is_known_by_gpu(standin, process) -> None:
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        ("nvml.code", that(comes_from="nvml.NvmlGpus.used_by", nth=1)),
-        ("processes.code", that(comes_from="nvml.NvmlGpus.used_by", nth=2)),
-        ("memory.code", that(comes_from="nvml.NvmlGpus.used_by", nth=3)),
+        ("nvml.code", that(comes_from="nvml.NvmlGpus.used_by")),
+        ("processes.code", that(comes_from="nvml.NvmlGpus.used_by")),
+        ("memory.code", that(comes_from="nvml.NvmlGpus.used_by")),
     ],
 )
 async def test_a_gpu_that_does_not_tell_is_not_one_that_nobody_uses(standin, process, file, said) -> None:
@@ -190,7 +190,7 @@ async def test_who_is_of_a_cuda_job_is_refused(standin, process, monkeypatch) ->
     """What its processes share is in the job's file, which no checkpoint has."""
     monkeypatch.setenv("CUDA_CHECKPOINT_JOB_FILE", "/proc/self/fd/3")
     member = process()
-    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda.tasks", nth=3)) as caught:
+    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda.tasks")) as caught:
         await standin.cuda.tasks([member], WITHIN)
     assert "/proc/self/fd/3" not in str(caught.value)
 
@@ -202,7 +202,7 @@ async def test_who_holds_a_device_and_has_no_context_is_no_process_without_a_gpu
     with pytest.raises(CudaRefused, check=that(names=("NVIDIA's", "CUDA", "NVML"))):
         await standin.cuda.tasks([child], WITHIN)
     nowhere = NvidiaCuda(LibraryInterface("libcuda-that-is-not-there.so"), gpus=standin.gpus)
-    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda.tasks", nth=1)):
+    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda.tasks")):
         await nowhere.tasks([child], WITHIN)
     assert await nowhere.tasks([attrs.evolve(child, pid=os.getpid())], WITHIN) == ()
 
@@ -325,7 +325,7 @@ async def test_without_a_driver_the_answer_says_how_to_get_one(standin, process)
     assert "install" in ability.reason
     assert "no-cuda-checkpoint" in ability.reason
     task = process()
-    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda._call", nth=2, names="install")):
+    with pytest.raises(CudaRefused, check=that(comes_from="driver.NvidiaCuda._call", names="install")):
         await cuda.lock(task, WITHIN)
     old = NvidiaCuda(LibraryInterface("libc.so.6"), gpus=standin.gpus)
     assert "cuCheckpointProcessGetState" in (await old.ability()).reason
@@ -394,7 +394,7 @@ async def test_gpus_are_seen_with_their_memory(standin) -> None:
     assert await standin.gpus.used_by([13, 14]) == {13: {UUIDS[0]: 2 * GIB}}
     nowhere = NvmlGpus("libnvidia-ml-that-is-not-there.so")
     assert await nowhere.list() == ()
-    with pytest.raises(CudaRefused, check=that(comes_from="nvml.NvmlGpus.used_by", nth=1)):
+    with pytest.raises(CudaRefused, check=that(comes_from="nvml.NvmlGpus.used_by")):
         await nowhere.used_by([13])
     assert (await nowhere.look()).missing
     standin.put("nvml.code", 9)
