@@ -83,7 +83,7 @@ def test_200_jobs_leave_nothing():
 
 
 @pytest.mark.parametrize(
-    "tasks", [pytest.param(30_000, marks=pytest.mark.slow), pytest.param(100_000, marks=pytest.mark.soak)]
+    "tasks", [pytest.param(12_000, marks=pytest.mark.slow), pytest.param(100_000, marks=pytest.mark.soak)]
 )
 def test_large_job(tasks):
     """100,000 tasks are submitted like 10,000, run in ten times the operations, and are listed in 100 pages."""
@@ -94,7 +94,7 @@ def test_large_job(tasks):
 
 
 @pytest.mark.parametrize(
-    "tasks", [pytest.param(20_000, marks=pytest.mark.slow), pytest.param(100_000, marks=pytest.mark.soak)]
+    "tasks", [pytest.param(8_000, marks=pytest.mark.slow), pytest.param(100_000, marks=pytest.mark.soak)]
 )
 def test_large_job_in_memory(tasks):
     """100,000 waiting tasks take no more than 10,000; each task on a worker takes about a kilobyte."""

@@ -32,12 +32,9 @@ def test_points_are_told_apart():
     assert {*NEVER, *ARRANGED} <= {*POINTS}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_two_hundred_seeds_reach_everything():
-    """All that can be reached is; what cannot, or only on purpose, is exactly what is listed. Nothing is broken.
-
-    `.ci/run` looks nowhere else at these seeds, but for the first eight.
-    """
+    """All that can be reached is; what cannot, or only on purpose, is exactly what is listed. Nothing is broken."""
     coverage = Coverage()
     for seed in range(200):
         run = coverage.run(seed)

@@ -61,7 +61,7 @@ FEW_OBJECTS = 300
 """What may come in the second half: 64 do, and 580 where ended jobs stay."""
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_few_days():
     """The same for eight days, looked at more closely: once the list of ended jobs is full, next to nothing comes."""
     counts, world, run = go_through(FEW_DAYS, attrs.evolve(LASTING, finished_jobs=FEW_DAYS))

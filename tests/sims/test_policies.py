@@ -91,7 +91,7 @@ def test_it_comes_to_rest_once_a_policy_wants_enough(seed, policy):
     check_liveness(seed, policy)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @THOROUGHLY
 @given(st.integers(0, 999), policies())
 def test_many_policies(seed, policy):

@@ -55,7 +55,7 @@ def shrunk(most):
     return plan, small
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.usefixtures("nobody_answers")
 def test_thirty_faults_become_one():
     """A bug that shows after losses while nobody watches: what is left is one such loss, and some chances."""

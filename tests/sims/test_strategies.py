@@ -23,9 +23,9 @@ def test_plans_hold(plan):
     assert_holds(plan)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @given(plans())
-@examples(75)
+@examples(20)
 def test_more_plans_hold(plan):
     """The same, in a larger sample."""
     assert_holds(plan)

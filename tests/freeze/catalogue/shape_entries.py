@@ -332,7 +332,7 @@ SHAPES = (
         settle=thread_number_taken,
     ),
     shape("children", 20),
-    shape("children", 300, called="300 children"),
+    shape("children", 300, called="300 children", soak=True),
     shape("zombies"),
     shape("adopting", called="adopted child"),
     shape("adopting_a_daemon", verdict=refused("TargetUnfit"), called="adopted daemon"),
