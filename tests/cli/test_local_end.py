@@ -57,3 +57,16 @@ def test_a_way_to_a_cluster(iriscw):
     code, out, err = iriscw("down")
     assert (code, out) == (2, "")
     assert f"`iriscw connect` (process {os.getpid()}) leads to 127.0.0.1:7: Ctrl-C ends it" in err
+
+
+@pytest.mark.parametrize(("platform", "said"), [("", "nothing is left running"), ("shed", "machines of shed are left")])
+def test_what_is_left_is_said(iriscw, platform, said):
+    """Machines of other platforms than this machine are the next controller's."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        write_context(context_path(), "127.0.0.1:7", Secret("t"), context_path().parent, left=platform)
+        content = json.loads(context_path().read_text())
+        owner = identify(process.pid)
+        content["owner"].update(pid=owner.pid, start_ticks=owner.start_ticks)
+        context_path().write_text(json.dumps(content))
+        code, out, _ = iriscw("down")
+    assert (code, said in out) == (0, True)

@@ -68,3 +68,13 @@ def test_commands_are_found_when_they_are_wanted(package, capsys):
         package(**entries)
         with pytest.raises(AmbiguousFeature):
             app.further_commands()
+
+
+def test_a_command_that_is_broken_is_its_packages(package, capsys, monkeypatch):
+    """It is named, and is no bug of iriscw."""
+    package(one="one")
+    assert app.run(["hello"]) == 2
+    assert f"'hello' of an installed package ({MODULE}:hello) cannot be imported" in capsys.readouterr().err
+    monkeypatch.setattr(f"{MODULE}.hello", print, raising=False)
+    assert app.run(["hello"]) == 2
+    assert "must be a click.Command" in capsys.readouterr().err

@@ -54,7 +54,7 @@ async def test_what_it_is_given(monkeypatch, tmp_path):
     (context,) = seen
     assert (context.cluster, context.settings, context.controller_address) == ("c", {"zone": "a"}, "host:1")
     assert (context.groups["g"].region, context.groups["g"].settings) == ("r", {"disk": "fast"})
-    assert context.worker_environment == {**tokens.told, "KEY": "value"}
+    assert context.worker_environment == {**tokens.told, "KEY": "value", "IRISCW_WORKER_PORT": "10001"}
     assert tokens.told
     assert stat.S_IMODE(context.folder.stat().st_mode) == 0o700
     spec = PodSpec("p", "pool", {}, Capacity(), environment={"IRIS_WORKER_ID": "w", "IRIS_INCARNATION": "i"})

@@ -9,8 +9,8 @@ from iriscw.cloud.model import LABEL_CLUSTER, LABEL_MANAGED, LABEL_ROLE, NodePoo
 from iriscw.fleet import root
 from iriscw.fleet.messages import MAX_DEMAND_ENTRIES, DemandChanged, DemandEntry, DemandRouted, WorkersMissed
 from iriscw.fleet.model import Availability, FleetConfig, slice_name
-from iriscw.fleet.signals import Evaluate, GroupReported
-from iriscw.runtime.vocabulary import Arrived, Tell
+from iriscw.fleet.signals import Evaluate, GroupReported, Takeover
+from iriscw.runtime.vocabulary import SECOND, Arrived, Tell
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_one_quota_closes_all_groups_that_share_it(fleet, group_config):
     it = fleet(group_config("a", quota_pool="h100"), group_config("b", quota_pool="h100"), group_config("c"))
     for group in it.config.groups:
         state = Availability.QUOTA_EXCEEDED if group.name == "a" else Availability.AVAILABLE
-        it.reports[group.name] = GroupReported(root.empty_row(group), state, 0, 0, 3)
+        it.reports[group.name] = GroupReported(root.empty_row(group, ""), state, 0, 0, 3)
     offered = {offer.config.name: offer for offer in root.offers(it)}
     assert offered["b"].availability is Availability.QUOTA_EXCEEDED
     assert offered["b"].room == 0
@@ -48,10 +48,23 @@ def test_one_quota_closes_all_groups_that_share_it(fleet, group_config):
     assert offered["c"].room == 3
 
 
+def test_what_a_group_waits_for_that_only_starts(group_config, ctx):
+    """First for the lists, then for the end of what an earlier controller asked for: ``iriscw pools`` tells which."""
+    it = root.Fleet(FleetConfig("test", (group_config("a"),), takeover_delay=90 * SECOND))
+    before = root.starting(it)
+    for key in (root.POOLS, root.PODS):
+        root.arrived(it, Arrived(key, Relisted(())), ctx)
+    listed = root.starting(it)
+    root.takeover(it, Takeover(), ctx)
+    assert len({before, listed, root.starting(it)}) == 3
+    assert "90 s" in listed
+    assert "api_timeout" in listed
+
+
 def test_what_a_group_says_of_boots_reaches_who_waits(fleet, group_config):
     """When the first slice should be ready, and how long boots take."""
     it = fleet(group_config("a"))
-    row = attrs.evolve(root.empty_row(it.config.groups[0]), boot_estimate=7)
+    row = attrs.evolve(root.empty_row(it.config.groups[0], ""), boot_estimate=7)
     it.reports["a"] = GroupReported(row, Availability.AVAILABLE, 1, 0, 3, expected_at=99)
     (offered,) = root.offers(it)
     assert (offered.expected_at, offered.boot_estimate) == (99, 7)

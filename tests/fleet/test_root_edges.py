@@ -110,7 +110,7 @@ def row(name="iris-gpu-a", group="gpu"):
 def report(it, group, availability=Availability.AVAILABLE, room=2):
     """Return the report of a group that can take ``room`` slices."""
     (config,) = [each for each in it.config.groups if each.name == group]
-    return GroupReported(root.empty_row(config), availability, 0, 0, room)
+    return GroupReported(root.empty_row(config, ""), availability, 0, 0, room)
 
 
 def entry(big, name="job", count=1):

@@ -1,5 +1,7 @@
 """Errors across the wire."""
 
+import sys
+
 import pytest
 from grpclib.const import Status
 from hypothesis import given, strategies as st
@@ -53,13 +55,30 @@ def test_every_status_means_something(status: Status) -> None:
         assert isinstance(from_wire(status, None, name), IriscwError)
 
 
-def test_names_outside_iriscw_do_not_match() -> None:
-    """A peer cannot choose a class that the user's own code defined."""
+class UsersOwn(UsageError):
+    """Stands for an error of a package."""
 
-    class UsersOwn(UsageError):
-        pass
 
-    assert type(from_wire(Status.INVALID_ARGUMENT, "x", "UsersOwn")) is rpc_errors.RemoteRefusal
+def test_errors_of_packages_arrive() -> None:
+    """By module and name: the name alone is iriscw's."""
+    wire = to_wire(UsersOwn("too long"))
+    back = from_wire(wire.status, wire.text, wire.name)
+    assert (type(back), str(back)) == (UsersOwn, "too long")
+    assert type(from_wire(wire.status, wire.text, "UsersOwn")) is rpc_errors.RemoteRefusal
+
+
+def test_errors_of_packages_that_are_not_there() -> None:
+    """The text names them, and nothing is imported because a peer says so."""
+    back = from_wire(Status.INVALID_ARGUMENT, "too long", "antigravity.TooLong")
+    assert type(back) is rpc_errors.RemoteRefusal
+    assert str(back) == "antigravity.TooLong: too long"
+    assert "antigravity" not in sys.modules
+
+
+def test_a_name_that_trailers_cannot_carry() -> None:
+    """It is left out: the call ends with the text all the same."""
+    wire = to_wire(type("Zulässig", (UsageError,), {})("no"))
+    assert (wire.name, wire.text) == ("", "no")
 
 
 @given(st.text(max_size=3000))

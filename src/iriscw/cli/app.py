@@ -83,13 +83,39 @@ class LazyGroup(CommandGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
-        target = COMMANDS.get(cmd_name) or further_commands().get(cmd_name)
-        if target is None:
+        target = COMMANDS.get(cmd_name)
+        if target is not None:
+            command = _imported(target)
+        elif cmd_name in further_commands():
+            command = _of_package(cmd_name, further_commands()[cmd_name])
+        else:
             return None
-        module, _, name = target.partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
         _understand_verbose(command)
         return command
+
+
+def _imported(target: str) -> click.Command:
+    module, _, name = target.partition(":")
+    command: click.Command = getattr(importlib.import_module(module), name)
+    return command
+
+
+def _of_package(name: str, target: str) -> click.Command:
+    """Import a command of an installed package.
+
+    Raises:
+        BrokenFeature: it cannot be imported, or is no command of click.
+    """
+    from iriscw.controller.installed import BrokenFeature
+
+    where = f"the command {name!r} of an installed package ({target})"
+    try:
+        command = _imported(target)
+    except Exception as error:  # somebody else's module: whatever its import raises
+        raise BrokenFeature(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
+    if not isinstance(command, click.Command):
+        raise BrokenFeature(f"{where} is a {type(command).__name__}, and must be a click.Command")
+    return command
 
 
 def _note_verbose(ctx: click.Context, parameter: click.Parameter, verbose: bool) -> None:

@@ -44,7 +44,7 @@ def job_named(*names: str) -> Iterator[None]:
 
 
 def connection_options(function: Function) -> Function:
-    """Add ``--address`` and ``--token-file`` to a command."""
+    """Add ``--address`` and ``--token-file`` to a command: its parameters ``address`` and ``token_file``."""
     function = click.option(
         "--token-file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -58,4 +58,11 @@ def end_local(path: Path) -> None:
                 raise StillEnding(f"iriscw up (process {pid}) has not ended in {PATIENCE_S:.0f} s")
     except ProcessGone:  # by itself, a moment before
         pass
-    emit("stopped; nothing is left running\n")
+    emit(last_words(context.left) + "\n")
+
+
+def last_words(left: str) -> str:
+    """Say what is left of a cluster that has ended: ``left`` is the platform whose machines run on."""
+    if not left:
+        return "stopped; nothing is left running"
+    return f"stopped; machines of {left} are left running: the next controller of this cluster takes them up"

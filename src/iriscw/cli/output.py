@@ -68,7 +68,7 @@ def emit_bytes(data: bytes, stream: TextIO) -> None:
 
 
 def format_option(function: Function) -> Function:
-    """Add ``-o table|json|yaml`` to a command."""
+    """Add ``-o table|json|yaml`` to a command: its parameter ``form``, which :func:`show` takes."""
     return click.option(
         "-o",
         "--output",

@@ -17,9 +17,11 @@ from iriscw._errors import UsageError
 from iriscw.cli.groups import CommandGroup
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.kinds import NodeCpu, SizeType
+from iriscw.cli.local_end import last_words
 from iriscw.cli.outcome import run_async
 from iriscw.client.discovery import check_context, context_path, read_context, remove_context, write_context
 from iriscw.config.load import load_config
+from iriscw.config.model import PlatformKind
 from iriscw.processes.stopping import stopping_signals
 
 if TYPE_CHECKING:
@@ -118,12 +120,15 @@ def _refuse_beside_config(ctx: click.Context) -> None:
 async def _keep_up(cluster: Cluster, path: Path, dead: tuple[Path, ...], *, kept: bool) -> None:
     from iriscw.cloud.drivers.local.throwaway import remove_abandoned
 
+    platform = cluster.config.platform
+    left = "" if platform.kind is PlatformKind.LOCAL else platform.name
     with contextlib.ExitStack() as stack:  # before anything starts: it must end in order, too
         signals = stack.enter_context(anyio.open_signal_receiver(*stopping_signals()))
         for each in await remove_abandoned(dead):
             _say(f"removed {each.folder}, left by a cluster that was killed (process {each.owner.pid})")
         async with cluster:
-            written = write_context(path, cluster.address, cluster.admin_token, cluster.workdir, kept=kept)
+            address, token, workdir = cluster.address, cluster.admin_token, cluster.workdir
+            written = write_context(path, address, token, workdir, kept=kept, left=left)
             try:
                 _say(f"iriscw is up at {cluster.address}; try `iriscw submit -f -- echo hello` in another terminal")
                 await anext(signals)
@@ -132,7 +137,7 @@ async def _keep_up(cluster: Cluster, path: Path, dead: tuple[Path, ...], *, kept
                 _say("stopping ... (Ctrl-C stops it at once)")
             finally:
                 remove_context(path, written)
-    _say("stopped; nothing is left running")
+    _say(last_words(left))
 
 
 def _say(text: str) -> None:

@@ -78,6 +78,8 @@ class ClusterContext:
     """Both as a :class:`ControllerEndpoint` has them; not empty only where this process is a tunnel's near end."""
     kept: bool = False
     """Whether ``workdir`` outlives the cluster, so that the next one there takes its jobs up."""
+    left: str = ""
+    """The platform whose machines are left running when the cluster ends; empty: none are."""
 
     @property
     def is_alive(self) -> bool:
@@ -110,13 +112,14 @@ def write_context(
     server_name: str = "",
     authority: Path | None = None,
     kept: bool = False,
+    left: str = "",
 ) -> ClusterContext:
     """Leave a context of this process at ``path``: whole or not at all, mode 0600.
 
     Raises:
         InvalidContextFile: it cannot be written.
     """
-    written = ClusterContext(address, token, identify(os.getpid()), workdir, server_name, authority, kept)
+    written = ClusterContext(address, token, identify(os.getpid()), workdir, server_name, authority, kept, left)
     check_context(path)
     content: dict[str, object] = {
         "address": address,
@@ -126,6 +129,7 @@ def write_context(
         "server_name": server_name,
         "authority": None if authority is None else str(authority),
         "kept": kept,
+        "left": left,
     }
     with _writing(path):
         write_atomic(path, json.dumps(content, indent=1).encode() + b"\n")
@@ -176,8 +180,9 @@ def read_context(path: Path) -> ClusterContext | None:
         content = json.loads(data)
         owner = ProcessIdentity(**content["owner"])
         where, authority = (_path(content.get(name)) for name in ("workdir", "authority"))
-        name, kept = str(content.get("server_name") or ""), bool(content.get("kept"))
-        return ClusterContext(str(content["address"]), Secret(content["token"]), owner, where, name, authority, kept)
+        name, left = (str(content.get(each) or "") for each in ("server_name", "left"))
+        address, token, kept = str(content["address"]), Secret(content["token"]), bool(content.get("kept"))
+        return ClusterContext(address, token, owner, where, name, authority, kept, left)
     except (ValueError, KeyError, TypeError) as error:  # its text may be a part of the token: not shown
         raise InvalidContextFile(f"{path} is not a context of a cluster ({type(error).__name__}); remove it") from None
 

@@ -348,7 +348,12 @@ class PodSpec:
 
 @attrs.frozen
 class Condition:
-    """One condition of a pool's status, as the API gives it. Unknown types and reasons are tolerated."""
+    """One condition of a pool's status, as CoreWeave's API gives it. Unknown types and reasons are tolerated.
+
+    Those that say why nodes are missing are, by type and reason: ``Quota`` with ``Over`` (people have to act),
+    ``Capacity`` with ``QueuedAwaitingCapacity`` (nodes come by themselves), and ``Validated`` with the status
+    ``"False"`` (none will ever come). :mod:`iriscw.cloud.lifecycle` judges by them; ``message`` is shown to people.
+    """
 
     type: str
     status: str

@@ -60,7 +60,9 @@ class NodePoolDriver(Observer[NodePool], Protocol):
     async def create(self, spec: NodePoolSpec) -> NodePool:
         """Ask for a pool, and give it as the API acknowledged it: its nodes come later.
 
-        Idempotent: a pool of this name with the same ``iris-slice-id`` label is given back as it is.
+        Idempotent: a pool of this name with the same ``iris-slice-id`` label is given back as it is. A pool for which
+        there is no room is accepted, too: it has no nodes, and a condition that says why
+        (:class:`~iriscw.cloud.model.Condition`).
 
         Raises:
             QuotaExceeded: the quota is known to be used up already. Most quota refusals come later, as

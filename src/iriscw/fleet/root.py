@@ -104,6 +104,10 @@ RELIST_DELAY = 1 * SECOND
 """Before everything is listed again because a group had no room for what a watch brought."""
 
 
+STARTING = "starting: `iriscw pools` says what it waits for"
+"""What tasks are told of a group that has not reported yet: it does not change meanwhile, so demand is routed once."""
+
+
 @attrs.define
 class Watching:
     """One watch."""
@@ -336,6 +340,18 @@ def _reasons(fleet: Fleet, routing: Routing) -> tuple[tuple[str, str], ...]:
     return (*routing.reasons, *((entry.demand_id, beyond) for entry in fleet.demand[MAX_DEMAND_ENTRIES:]))
 
 
+def starting(fleet: Fleet) -> str:
+    """Say what a group waits for that has not reported yet."""
+    if not all(watching.listed for watching in fleet.watches.values()):
+        return "starting: the cloud was not listed yet"
+    if not fleet.takeover_over:
+        return (
+            "starting: an earlier controller's calls may still take effect, so pools are made only "
+            f"{fleet.config.takeover_delay / SECOND:g} s after the start (twice api_timeout)"
+        )
+    return "starting"
+
+
 def offers(fleet: Fleet) -> list[GroupOffer]:
     """Return what each group can take; one quota that is used up closes all groups that share it."""
     used_up = {
@@ -349,7 +365,7 @@ def offers(fleet: Fleet) -> list[GroupOffer]:
         report = fleet.reports.get(group.name)
         if report is None:
             # Demand may name a group that is only starting: it says what it can take once it has looked.
-            result.append(GroupOffer(group, Availability.COOLDOWN, empty_row(group).reason))
+            result.append(GroupOffer(group, Availability.COOLDOWN, STARTING))
             continue
         state, reason, room = report.availability, report.row.reason, report.room
         if group.quota_pool in used_up and state.accepts:
@@ -468,7 +484,10 @@ def row_changed(fleet: Fleet, message: SliceRowChanged, ctx: Context) -> Outcome
 def describe(fleet: Fleet, message: DescribeFleet, ctx: Context) -> Outcome:
     """Answer from memory."""
     reports = fleet.reports
-    groups = [reports[group.name].row if group.name in reports else empty_row(group) for group in fleet.config.groups]
+    reason = starting(fleet)
+    groups = [
+        reports[group.name].row if group.name in reports else empty_row(group, reason) for group in fleet.config.groups
+    ]
     description = FleetDescription(
         groups=tuple(sorted(groups, key=lambda row: row.group)),
         slices=tuple(row for _, row in sorted(fleet.rows.items())),

@@ -30,7 +30,9 @@ from iriscw.rpc.errors import (
 )
 
 ERROR_KEY = "iriscw-error"
-"""Trailing metadata: the class name of the error."""
+"""Trailing metadata: the class of the error. One of iriscw's is called by its name, one of another
+package with its module before that.
+"""
 
 MAX_TEXT_CHARS = 1024
 """Of an error's text on the wire. Percent encoding may triple it; gRPC peers accept 8 KiB of trailers."""
@@ -78,10 +80,17 @@ def to_wire(error: BaseException) -> WireError:
     """Return the status, text and name under which ``error`` leaves the process."""
     name = type(error).__name__
     if isinstance(error, UsageError | OperationError):
-        return WireError(_status(error), str(error)[:MAX_TEXT_CHARS] or name, name)
+        return WireError(_status(error), str(error)[:MAX_TEXT_CHARS] or name, _name_of(type(error)))
     if isinstance(error, InternalError):
-        return WireError(Status.INTERNAL, name, name)
+        return WireError(Status.INTERNAL, name, _name_of(type(error)))
     return WireError(Status.INTERNAL, name)
+
+
+def _name_of(cls: type[BaseException]) -> str:
+    """Return how the wire calls a class. Trailers are ASCII: a class with another name goes without it."""
+    ours = cls.__module__.split(".", 1)[0] == "iriscw"
+    name = cls.__name__ if ours else f"{cls.__module__}.{cls.__qualname__}"
+    return name if name.isascii() else ""
 
 
 def _status(error: IriscwError) -> Status:
@@ -121,11 +130,9 @@ def _unnamed(status: Status, text: str) -> IriscwError:
 
 
 def _named(name: str) -> type[IriscwError] | None:
-    """Find an error of iriscw by its name. Names are unique among iriscw's own modules; others never
-    match.
-    """
+    """Find an error by its name on the wire, among the classes that this process has: nothing is imported for it."""
     for cls in _descendants(IriscwError):
-        if cls.__name__ == name and cls.__module__.split(".", 1)[0] == "iriscw" and not cls._abstract:
+        if not cls._abstract and _name_of(cls) == name:
             return cls
     return None
 

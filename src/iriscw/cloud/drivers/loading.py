@@ -94,7 +94,8 @@ class PlatformContext:
             ``iris-scale-group`` (:data:`iriscw.cloud.model.LABEL_GROUP`).
         folder: a folder that is the platform's own, mode 0700; it is there, and lasts as long as the cluster's state.
         controller_address: ``host:port`` that workers dial.
-        worker_environment: variables that workers are given (``defaults.bootstrap.env_vars``).
+        worker_environment: variables that workers are given: ``defaults.bootstrap.env_vars``, ``worker_port``, and how
+            the controller is trusted.
         cache_dir: where a worker keeps bundles and logs, on its machine.
         worker_token: gives the token of the worker in a pod. It is a secret: it is handed over in a file of mode 0600,
             never on a command line or in a pod's description.

@@ -66,14 +66,15 @@ async def open_plugin(
     plugin = config.platform.plugin
     assert plugin is not None
 
+    bootstrap = config.defaults.bootstrap
     context = PlatformContext(
         cluster=config.name,
         settings=plugin.settings,
         groups=_places(config),
         folder=folder,
         controller_address=controller_address,
-        worker_environment={**tokens.told, **config.defaults.bootstrap.env_vars},
-        cache_dir=config.defaults.bootstrap.cache_dir,
+        worker_environment={"IRISCW_WORKER_PORT": str(bootstrap.worker_port), **tokens.told, **bootstrap.env_vars},
+        cache_dir=bootstrap.cache_dir,
         worker_token=tokens.token_of_pod,
     )
     async with platform.open(context) as drivers:

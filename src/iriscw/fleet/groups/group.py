@@ -412,12 +412,12 @@ def slice_broken(group: Group, slice_id: str, reason: StopReason, ctx: Context) 
     return [*publish(before, report, promise, ctx), shown, *look(group)]
 
 
-def empty_row(config: GroupConfig) -> GroupRow:
-    """Return the row of a group that has not reported yet."""
+def empty_row(config: GroupConfig, reason: str) -> GroupRow:
+    """Return the row of a group that has not reported yet, and why."""
     return GroupRow(
         config.name,
         Availability.COOLDOWN,
-        "starting: the cloud was not listed yet",
+        reason,
         0,
         0,
         0,

@@ -71,7 +71,8 @@ class CloudUnderTest:
             LABEL_SLICE: pool,
             LABEL_INCARNATION: incarnation,
         }
-        return PodSpec(name, pool, labels, self.per_node)
+        environment = {"IRIS_WORKER_ID": name, "IRIS_INCARNATION": incarnation}  # as the fleet's pods have it
+        return PodSpec(name, pool, labels, self.per_node, environment=environment)
 
     async def until(self, watch: AsyncIterator[WatchEvent], condition: Callable[[WatchEvent], bool]) -> WatchEvent:
         """Take events until one fits.
