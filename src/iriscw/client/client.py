@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from iriscw._errors import InvalidArgument
 from iriscw.client import nodes as at_nodes, suspending, wire
 from iriscw.client.calls import INSPECTION, MethodCalls
+from iriscw.client.contact import Keeper
 from iriscw.client.discovery import ControllerEndpoint, authority_of, discover, is_network_trusted
 from iriscw.client.errors import NotConnected
 from iriscw.client.job import PAGE, Job
@@ -28,7 +29,6 @@ from iriscw.client.model import (
 from iriscw.client.nodes import Checkpoint
 from iriscw.client.submission import Command, Constraints, Submission, build_submission
 from iriscw.client.upload import upload
-from iriscw.processes.identity import ProcessIdentity
 from iriscw.proto.iriscw.v1 import (
     ClusterStatus as WireClusterStatus,
     ForgetNodeRequest,
@@ -74,10 +74,10 @@ class Client:
         channel: RpcChannel,
         *,
         job_id: str = "",
-        owner: ProcessIdentity | None = None,
+        keeper: Keeper | None = None,
         refused_s: float | None = None,
     ) -> None:
-        self._calls = MethodCalls(channel, owner=owner, refused_s=refused_s)
+        self._calls = MethodCalls(channel, keeper=keeper, refused_s=refused_s)
         self._job_id = job_id
 
     def __repr__(self) -> str:
@@ -585,4 +585,4 @@ async def connected_to(found: ControllerEndpoint, *, refused_s: float | None = N
     tls, trusted = authority_of(found.address, found.authority), is_network_trusted()
     channel = RpcChannel(found.address, found.token, tls=tls, server_name=found.server_name, insecure_plaintext=trusted)
     async with channel:
-        yield Client(channel, job_id=found.job_id, owner=found.owner, refused_s=refused_s)
+        yield Client(channel, job_id=found.job_id, keeper=found.keeper, refused_s=refused_s)
