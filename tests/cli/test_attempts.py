@@ -56,7 +56,7 @@ def test_a_suspended_task_does_not_run():
     """Its state stays what it was, and the table says what it is; so does the job."""
     away = TaskSuspension(1, "u0", phase=Suspension.SUSPENDED, checkpoint="ck-1", node="n1")
     text = describe(job(suspended=1), [task(0, attempt(0)), task(1, attempt(0), suspension=away)], NOW_MS)
-    assert "tasks    2: 2 RUNNING (1 suspended)\n" in text
+    assert "tasks    2: 1 RUNNING, 1 SUSPENDED\n" in text
     assert [line.split()[1] for line in text.splitlines() if line.startswith(("0 ", "1 "))] == ["RUNNING", "SUSPENDED"]
     assert "suspended (ck-1 on n1)" in text
     assert "state    SUSPENDED\n" in describe(job(suspended=2), [], NOW_MS)
