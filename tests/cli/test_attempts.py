@@ -3,6 +3,7 @@
 from iriscw.cli.attempts import MAX_COMMAND_CHARS, MAX_RETRIES_SHOWN, describe
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus, TaskSuspension
 from iriscw.jobs.model import JobState, Suspension, TaskState
+from iriscw.jobs.traits import one_line
 
 NOW_MS = 10_000_000
 TRACEBACK = "Traceback (most recent call last):\n  File x\nValueError: boom"
@@ -22,6 +23,7 @@ def attempt(number, state=TaskState.FAILED, *, ended_s=0, fault="", **more):
         number,
         state,
         "worker-1",
+        reason=one_line(fault),
         fault=fault,
         started_at_ms=ended_ms - 5_000,
         finished_at_ms=ended_ms,

@@ -19,6 +19,7 @@ from iriscw.client.model import (
     ActorStatus,
     AmountStatus,
     AttemptStatus,
+    Ending,
     JobState,
     JobStatus,
     NodeStatus,
@@ -57,7 +58,8 @@ JOBS = [
 ]  # fmt: skip
 ATTEMPTS = tuple(
     AttemptStatus(
-        f"u{number}", number, TaskState.COSCHED_FAILED, WORKER, -15, "Error", SENTENCE, 0, HOURS_AGO_MS, HOURS_AGO_MS,
+        f"u{number}", number, TaskState.COSCHED_FAILED, WORKER, -15, Ending.GANG_STOPPED, SENTENCE, SENTENCE, 0,
+        HOURS_AGO_MS, HOURS_AGO_MS,
         gpus=tuple(f"GPU-{index:08x}-0000-0000-0000-000000000000" for index in range(8)),
     )
     for number in (112, 111)

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from iriscw.cli.output import age, amount, cell, counts, indented, plain, table, terminal_columns, visible
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
-from iriscw.jobs.traits import one_line
 
 MAX_RETRIES_SHOWN: Final = 40
 """Attempts that were followed by another one, as a table shows them: a screenful. JSON has all."""
@@ -70,7 +69,7 @@ def _tasks_table(status: JobStatus, tasks: Sequence[TaskStatus]) -> str:
     shown = any(each.gpus for task in tasks for each in task.attempts[:1])
     for task in tasks:
         latest = task.attempts[0] if task.attempts else None
-        reason = _suspension(task) or task.reason or (one_line(latest.fault) if latest is not None else "")
+        reason = _suspension(task) or task.reason or (latest.reason if latest is not None else "")
         rows.append(
             [
                 str(task.index),
@@ -113,7 +112,7 @@ def _retries_table(earlier: Sequence[Tried], now_ms: int) -> str:
             cell("" if each.exit_code is None else each.exit_code),
             age(each.started_at_ms, each.finished_at_ms),
             age(each.finished_at_ms, now_ms),
-            cell(one_line(each.fault)),
+            cell(each.reason),
         ]
         for task, each in earlier[:MAX_RETRIES_SHOWN]
     ]

@@ -114,6 +114,9 @@ class AttemptStatus:
     """Of its process; negative for a signal, None where no process ended by itself."""
     ending: Ending | None = None
     """How it ended; None: it has not, or its last log line is still to come."""
+    reason: str = ""
+    """One sentence: why it ended so (what its exception says, that its worker was lost), or what it waits for while it
+    lives; empty where there is nothing to say. Why a task has no attempt is its :attr:`TaskStatus.reason`."""
     fault: str = ""
     """What went wrong, as text: a sentence, or the last 40 lines of a traceback; the whole of it is in the log."""
     placed_at_ms: int = 0
