@@ -4562,6 +4562,8 @@ class TimeoutConfig(betterproto2.Message):
 
     api_timeout: "Duration | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True)
 
+    worker_lease: "Duration | None" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, optional=True)
+
 
 default_message_pool.register_message("iriscw.v1", "TimeoutConfig", TimeoutConfig)
 
