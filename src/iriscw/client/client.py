@@ -28,7 +28,7 @@ from iriscw.client.model import (
 )
 from iriscw.client.nodes import Checkpoint
 from iriscw.client.submission import Command, Constraints, Submission, build_submission
-from iriscw.client.upload import upload
+from iriscw.client.upload import bundled
 from iriscw.proto.iriscw.v1 import (
     ClusterStatus as WireClusterStatus,
     ForgetNodeRequest,
@@ -106,6 +106,7 @@ class Client:
         max_retries_preemption: int = 100,
         existing: str = "error",
         bundle: str | os.PathLike[str] | None = None,
+        bundle_exclude: Sequence[str] = (),
         image: str = "",
         freezable: bool = False,
         detached: bool = False,
@@ -128,9 +129,9 @@ class Client:
             scheduling_timeout: seconds that a task may wait for a worker.
             max_retries_failure: failed attempts that a task may have before it is given up.
             max_retries_preemption: attempts that a task may lose to the infrastructure before it is given up.
-            existing: what to do about a job of this name that has not ended: ``error`` refuses, ``keep`` returns that
-                one, ``recreate`` ends it first.
+            existing: of a job of this name that has not ended: ``error``, ``keep`` (return it), ``recreate`` (end it).
             bundle: a folder whose files each task finds in its working folder; without it that is empty.
+            bundle_exclude: patterns of what it leaves out, beside ``.git``, virtual environments and the like.
             image: what each task runs in, by full name, where a group has ``task_runtime: pod``; "": as that says.
             freezable: keep io_uring from the tasks, so that programs which would use one (uvloop does) can be frozen.
             detached: of a job that a task submits: go on when the task's own job ends. Otherwise it ends with that.
@@ -166,11 +167,17 @@ class Client:
             detached=detached,
             parent_job_id=self._job_id,
         )
-        bundle_id = "" if bundle is None else await upload(self._calls, bundle)
-        return await self._send(submission, bundle_id=bundle_id, image=image, freezable=freezable)
+        return await self._send(submission, bundle, bundle_exclude, image=image, freezable=freezable)
 
-    async def _send(self, submission: Submission, **run: Any) -> Job:
+    async def _send(
+        self,
+        submission: Submission,
+        bundle: str | os.PathLike[str] | None = None,
+        bundle_exclude: Sequence[str] = (),
+        **run: Any,
+    ) -> Job:
         key, spec = uuid.uuid4().hex, submission.spec
+        run["bundle_id"] = await bundled(self._calls, bundle, bundle_exclude)
         request = wire.submit_request(spec, submission.entrypoint, key=key, existing=submission.existing, **run)
         reply = await self._calls.ask("SubmitJob", request, SubmitJobResponse, key=key)
         return Job(self._calls, reply.job_id, reply.job_uid, spec.name)
