@@ -92,6 +92,10 @@ def test_who_has_too_much_is_told_where(tmp_path: Path, limits: BundleLimits, na
     assert [each for each in names if each not in str(told.value)] == [], told.value
     assert "c 0.001" not in str(told.value)
     assert pack(folder, io.BytesIO(), exclude=("data", "a"), limits=BundleLimits(2, 10**6, 10**6)).files == 2
+    light = make(tmp_path / "light", {"x": b"1" * 1000, "y": b"1"})
+    with pytest.raises(BundleTooLarge) as told:
+        pack(light, io.BytesIO(), limits=BundleLimits(unpacked_bytes=999))
+    assert "y 1e-06" not in str(told.value)
 
 
 def test_virtual_environments_stay_out(tmp_path: Path) -> None:

@@ -149,7 +149,8 @@ def _most(found: Sequence[_Found], weight: Callable[[_Found], int], unit: str) -
         top = each.name.partition("/")[0]
         held[top] = held.get(top, 0) + weight(each)
     largest = sorted(held.items(), key=lambda entry: (-entry[1], entry[0]))[:LARGEST_NAMED]
-    named = ", ".join(f"{name} {_mb(size) if unit == 'MB' else size} {unit}" for name, size in largest)
+    weighty = [(name, size) for name, size in largest if 100 * size >= sum(held.values())]
+    named = ", ".join(f"{name} {_mb(size) if unit == 'MB' else size} {unit}" for name, size in weighty or largest)
     return f"most are {named}; leave out what the job does not need ({_HOW})"
 
 
