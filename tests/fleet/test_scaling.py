@@ -127,8 +127,8 @@ def test_failed_slice_is_doomed_and_closes_the_group(opened, ctx):
 
 
 def test_a_slice_that_fails_is_replaced_where_no_other_one_may_be(opened, ctx):
-    """`min_slices` keeps none that cannot be used: it goes at `max_slices` as well, and another one comes when it is gone
-    and the pause is over.
+    """`min_slices` keeps none that cannot be used: it goes at `max_slices` as well, and another one comes when it is
+    gone and the pause is over.
     """
     it = opened(min_slices=1, max_slices=1)
     name = next(iter(it.promises))
