@@ -44,7 +44,7 @@ from iriscw.cloud.drivers.local.platform import ORPHAN_AFTER_S, ORPHAN_VARIABLE,
 from iriscw.cloud.drivers.local.throwaway import PLATFORM_FOLDER, ThrowawayFolder, remove_abandoned
 from iriscw.cloud.model import Capacity
 from iriscw.config.load import build_config
-from iriscw.config.model import ClusterConfig, PlatformKind
+from iriscw.config.model import WORKER_LEASE_LIMIT, ClusterConfig, PlatformKind
 from iriscw.controller.assembly import Controller, default_state_dir
 from iriscw.controller.doors.http import ControllerStatistics as ControllerStatistics  # noqa: PLC0414 - for who sees only this module
 from iriscw.controller.ordered_exit import threads_dismissed, uncut
@@ -53,12 +53,16 @@ from iriscw.processes.identity import ProcessGone, ProcessIdentity
 from iriscw.processes.sweep import marked_processes
 from iriscw.rpc.errors import WrongLoop
 from iriscw.rpc.keeping import KeptContext
+from iriscw.runtime.vocabulary import SECOND
 
 GROUP: Final = "local"
 """The scale group of a cluster made by :meth:`Cluster.local`."""
 
 NODES_LIMIT: Final = 1000
 """Nodes of a local cluster: each is a few processes; a slip, not a plan."""
+
+LEAST_LEASE_S: Final = 10
+"""The ``worker_timeout`` of the local platform: until then a silent worker counts as there, and its tasks do."""
 
 DESTROY_TIMEOUT_S: Final = 30.0
 """Processes that were killed are gone within a second; a machine that swaps takes longer."""
@@ -129,6 +133,7 @@ class Cluster:
         boot_delay: float = 0.5,
         scale_down_delay: float = 5.0,
         orphan_after: float | None = None,
+        worker_lease: float | None = None,
         workdir: str | Path | None = None,
         port: int = 0,
         name: str = "local",
@@ -143,7 +148,10 @@ class Cluster:
             boot_delay: seconds that a node takes to boot.
             scale_down_delay: seconds for which a node is idle before it goes.
             orphan_after: seconds after which workers end themselves if this process is killed, and no other takes the
-                cluster over; 0: never. None: 60 in a temporary folder, 600 in ``workdir``.
+                cluster over; 0: never. None: 60 in a temporary folder, 600 in ``workdir``, and at least
+                ``worker_lease``.
+            worker_lease: seconds for which tasks go on meanwhile, from 10 to 86400. None: 20. A task whose worker is
+                lost, and not known to be gone, waits 10 s longer than that before it is tried again.
             workdir: where journal, workers and logs live; they stay there. None: a temporary folder that goes with the
                 cluster.
             port: where the controller listens on 127.0.0.1; 0 takes a free one.
@@ -156,9 +164,8 @@ class Cluster:
             ConfigError: a size or the name cannot be.
         """
         folder = Path(workdir).absolute() if workdir is not None else None
-        if orphan_after is None:
-            orphan_after = throwaway.ORPHAN_AFTER_S if folder is None else ORPHAN_AFTER_S
-        _duration("orphan_after", orphan_after)
+        timeouts = {} if worker_lease is None else {"worker_lease": _lease(worker_lease)}
+        orphan_after = _orphan_after(orphan_after, ORPHAN_AFTER_S if folder else throwaway.ORPHAN_AFTER_S, worker_lease)
         config = build_config(
             {
                 "name": name,
@@ -169,6 +176,7 @@ class Cluster:
                         "node_cpu": cpu,
                         "node_memory": memory,
                     },
+                    "timeouts": timeouts,
                     "autoscaler": {"scale_down_delay": _duration("scale_down_delay", scale_down_delay)},
                 },
                 "controller": {"local": {"port": port}},
@@ -390,6 +398,26 @@ def _duration(name: str, seconds: object) -> dict[str, int]:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
         raise InvalidArgument(f"{name}: {seconds!r} is not a number of seconds from 0")
     return {"milliseconds": round(seconds * 1000)}
+
+
+def _lease(seconds: object) -> dict[str, int]:
+    limit_s = WORKER_LEASE_LIMIT // SECOND
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not LEAST_LEASE_S <= seconds <= limit_s:
+        raise InvalidArgument(f"worker_lease: {seconds!r} is not a number of seconds from {LEAST_LEASE_S} to {limit_s}")
+    return _duration("worker_lease", seconds)
+
+
+def _orphan_after(asked: float | None, usual: float, lease: float | None) -> float:
+    """Return after how many seconds workers end themselves: not before the lease is over that was asked for."""
+    if asked is None:
+        return usual if lease is None else max(usual, lease)
+    _duration("orphan_after", asked)
+    if lease is not None and 0 < asked < lease:
+        raise InvalidArgument(
+            f"orphan_after: tasks would end with their workers, {asked:g} s after the controller, and worker_lease is"
+            f" {lease:g} s: say at least that, or 0"
+        )
+    return asked
 
 
 def worker_processes_in(workdir: Path, worker_ids: Iterable[str]) -> dict[str, ProcessIdentity]:

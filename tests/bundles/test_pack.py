@@ -2,12 +2,14 @@
 
 import io
 import os
+import random
 import zipfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw._errors import InvalidArgument
 from iriscw.bundles.pack import BundleLimits, BundleTooLarge, InvalidBundleFolder, check_name, pack
 from raised import that
 
@@ -37,14 +39,63 @@ def test_the_same_files_give_the_same_id(tmp_path: Path) -> None:
     assert zipfile.ZipFile(one).namelist() == ["a.txt", "b/a", "b/x.py"]
 
 
-def test_what_is_excluded_stays_out(tmp_path: Path) -> None:
-    """By name anywhere, or by path; folders with all below them."""
-    folder = make(
-        tmp_path, {"keep": b"", ".git/config": b"", "a/__pycache__/x.pyc": b"", "a/b.pyc": b"", "data/big": b""}
-    )
-    target = io.BytesIO()
-    assert pack(folder, target, excludes=(".git", "__pycache__", "*.pyc", "data/b*")).files == 1
-    assert zipfile.ZipFile(target).namelist() == ["keep"]
+ALWAYS_OUT = (".git/config", "a/__pycache__/x.pyc", "a/b.pyc", "a/node_modules/m.js", ".iriscw/secrets/token")
+
+
+@pytest.mark.parametrize(
+    ("exclude", "left_out"),
+    [
+        ((), ""),
+        (("data/b*",), "data/big"),
+        (("big",), "data/big x/data/big"),
+        (("data/",), "data/big data/x x/data/big"),
+        (("./data", "**/x"), "data/big data/x x/data/big"),
+        (("/data",), "data/big data/x"),
+        (("*.ckpt", "x/*"), "a/m.ckpt x/data/big"),
+        (("[jk]*",), "keep"),
+    ],
+)
+def test_what_is_excluded_stays_out(tmp_path: Path, exclude: tuple[str, ...], left_out: str) -> None:
+    """By name anywhere, or by path; folders with all below them; and what nobody wants, in any case."""
+    files = ["a/m.ckpt", "a/x.py", "data/big", "data/x", "keep", "x/data/big"]
+    folder, target = make(tmp_path, dict.fromkeys([*files, *ALWAYS_OUT], b"")), io.BytesIO()
+    wanted = [each for each in files if each not in left_out.split()]
+    assert pack(folder, target, exclude=exclude).files == len(wanted)
+    assert zipfile.ZipFile(target).namelist() == wanted
+
+
+@pytest.mark.parametrize(
+    "exclude", ["", "/", ".", "./", "**/", "*", "..", "../x", "a/../b", "!keep", "data", ["x"] * 1001]
+)
+def test_patterns_that_cannot_be(tmp_path: Path, exclude: str | list[str]) -> None:
+    """One that would leave out all or nothing, or is meant to bring something back; and a text for a list."""
+    given = exclude if isinstance(exclude, list) or exclude == "data" else [exclude]
+    with pytest.raises(InvalidArgument, check=that(names="bundle_exclude")):
+        pack(make(tmp_path, {"keep": b""}), io.BytesIO(), exclude=given)
+
+
+@pytest.mark.parametrize(
+    ("limits", "names"),
+    [
+        (BundleLimits(files=5), ("7", "5", "data 3", "a 2", "b 1")),
+        (BundleLimits(unpacked_bytes=10**6), ("7.5", "1", "a 6", "data 1.2", "b 0.3")),
+        (BundleLimits(packed_bytes=10**6), ("a 6", "data 1.2", "b 0.3")),
+    ],
+)
+def test_who_has_too_much_is_told_where(tmp_path: Path, limits: BundleLimits, names: tuple[str, ...]) -> None:
+    """The entries of the folder that hold most, by files or bytes, and the option that leaves them out."""
+    sizes = {"data/x/1": 400, "data/x/2": 400, "data/3": 400, "a/1": 3000, "a/2": 3000, "b": 300, "c": 1}
+    rng = random.Random(0)
+    folder = make(tmp_path, {name: rng.randbytes(size * 1000) for name, size in sizes.items()})
+    with pytest.raises(BundleTooLarge, check=that(names=("--bundle-exclude",))) as told:
+        pack(folder, io.BytesIO(), limits=limits)
+    assert [each for each in names if each not in str(told.value)] == [], told.value
+    assert "c 0.001" not in str(told.value)
+    assert pack(folder, io.BytesIO(), exclude=("data", "a"), limits=BundleLimits(2, 10**6, 10**6)).files == 2
+    light = make(tmp_path / "light", {"x": b"1" * 1000, "y": b"1"})
+    with pytest.raises(BundleTooLarge) as told:
+        pack(light, io.BytesIO(), limits=BundleLimits(unpacked_bytes=999))
+    assert "y 1e-06" not in str(told.value)
 
 
 def test_virtual_environments_stay_out(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from iriscw.cli.attempts import MAX_COMMAND_CHARS, MAX_RETRIES_SHOWN, describe
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus, TaskSuspension
 from iriscw.jobs.model import JobState, Suspension, TaskState
+from iriscw.jobs.traits import one_line
 
 NOW_MS = 10_000_000
 TRACEBACK = "Traceback (most recent call last):\n  File x\nValueError: boom"
@@ -22,6 +23,7 @@ def attempt(number, state=TaskState.FAILED, *, ended_s=0, fault="", **more):
         number,
         state,
         "worker-1",
+        reason=one_line(fault),
         fault=fault,
         started_at_ms=ended_ms - 5_000,
         finished_at_ms=ended_ms,
@@ -56,7 +58,7 @@ def test_a_suspended_task_does_not_run():
     """Its state stays what it was, and the table says what it is; so does the job."""
     away = TaskSuspension(1, "u0", phase=Suspension.SUSPENDED, checkpoint="ck-1", node="n1")
     text = describe(job(suspended=1), [task(0, attempt(0)), task(1, attempt(0), suspension=away)], NOW_MS)
-    assert "tasks    2: 2 RUNNING (1 suspended)\n" in text
+    assert "tasks    2: 1 RUNNING, 1 SUSPENDED\n" in text
     assert [line.split()[1] for line in text.splitlines() if line.startswith(("0 ", "1 "))] == ["RUNNING", "SUSPENDED"]
     assert "suspended (ck-1 on n1)" in text
     assert "state    SUSPENDED\n" in describe(job(suspended=2), [], NOW_MS)

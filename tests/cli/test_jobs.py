@@ -3,7 +3,6 @@
 import attrs
 import pytest
 
-from iriscw.cli.attempts import state_text
 from iriscw.cli.jobs import check_selection, tasks_text
 from iriscw.cli.outcome import NoSuchSelection
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
@@ -64,7 +63,7 @@ def test_what_is_suspended_is_not_shown_as_running():
     """Neither its tasks nor, where nothing else of it runs, the job; of one that is partly suspended both are told."""
     tasks = {TaskState.PENDING: 1, TaskState.RUNNING: 3, TaskState.SUCCEEDED: 1}
     job = JobStatus("job-1", "uid", "name", JobState.RUNNING, 1, 5, tasks, suspended=3)
-    assert (state_text(job), tasks_text(job)) == ("SUSPENDED", "1 wait, 3 suspended, 1 done")
+    assert (job.shown_state, tasks_text(job)) == ("SUSPENDED", "1 wait, 3 suspended, 1 done")
     partly = attrs.evolve(job, suspended=2)
-    assert (state_text(partly), tasks_text(partly)) == ("RUNNING", "1 wait, 1 run, 2 suspended, 1 done")
-    assert state_text(attrs.evolve(job, tasks={TaskState.PENDING: 5}, suspended=0)) == "RUNNING"
+    assert (partly.shown_state, tasks_text(partly)) == ("RUNNING", "1 wait, 1 run, 2 suspended, 1 done")
+    assert attrs.evolve(job, tasks={TaskState.PENDING: 5}, suspended=0).shown_state == "RUNNING"

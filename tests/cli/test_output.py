@@ -68,6 +68,38 @@ def test_a_long_text_has_a_line_of_its_own():
     )
 
 
+def test_columns_without_room_are_left_out():
+    """From the right, and the table says which; names are whole, and a narrow terminal has one line more."""
+    heads, rows = ["ID", "STATE", "GROUP", "AGE", "WHY"], [["i" * 12, "s" * 12, "g" * 12, "3d", "none"]]
+    assert table(heads, rows, 46, kept=("GROUP",)) == (
+        "ID            STATE     GROUP         AGE  WHY\n"
+        f"{'i' * 12}  {'s' * 7}\N{HORIZONTAL ELLIPSIS}  {'g' * 12}  3d\n    none\n"
+    )
+    assert table(heads, rows, 32, kept=("GROUP",)) == (
+        f"ID            GROUP         WHY\n{'i' * 12}  {'g' * 12}  none\n(no room for STATE, AGE: -o json\nhas all)\n"
+    )
+
+
+@given(
+    st.lists(st.lists(st.text("abc", min_size=1, max_size=40), min_size=6, max_size=6), min_size=1, max_size=3),
+    st.integers(1, 120),
+    st.booleans(),
+)
+def test_a_name_is_never_cut(rows, columns, whole):
+    """Whatever the width is, cells of the first column and of those that are kept stand in their line as they are, and
+    a line is longer than the terminal only where names leave no room.
+    """
+    text = table(["A", "B", "C", "D", "E", "F"], rows, columns, kept=("C", "E"), whole=whole)
+    lines = text.partition("\n(")[0].splitlines()
+    named = [(row[0], row[2], row[4]) for row in rows]
+    found = [line.split() for line in lines[1:] if not line.startswith(" ")]
+    assert [[name for name in names if name in words] for names, words in zip(named, found, strict=True)] == [
+        [*names] for names in named
+    ]
+    if sum(max(map(len, cells)) + 2 for cells in zip(*named, strict=True)) + 1 <= columns >= 20:
+        assert max(map(len, text.splitlines())) <= columns
+
+
 def test_pipes_get_the_whole(monkeypatch):
     """Nothing is cut where standard output is not a terminal; a terminal says how wide it is."""
     assert terminal_columns() is None

@@ -98,9 +98,11 @@ def test_a_name_that_is_empty(iriscw, client):
 def test_options_arrive(iriscw, client, tmp_path):
     """Sizes may be digits; a folder travels as it is named; a name that was given stays."""
     given = ["--name", "n", "--memory", "268435456", "--disk", "1GiB", "--env", "A=b", "--bundle", str(tmp_path)]
+    given += ["--bundle-exclude", "data", "--bundle-exclude", "*.pt"]
     assert iriscw("submit", *given, "--freezable", "--detached", "true")[0] == 0
     [(_, wishes)] = client.submitted
     assert (wishes["name"], wishes["environment"], wishes["bundle"]) == ("n", {"A": "b"}, tmp_path)
+    assert wishes["bundle_exclude"] == ("data", "*.pt")
     assert (wishes["freezable"], wishes["detached"]) == (True, True)
     assert (wishes["resources"].memory, wishes["resources"].disk) == (2**28, 2**30)
 

@@ -1,4 +1,4 @@
-"""Every table fits a terminal of 100 columns, whatever is in it; what is cut there stands in JSON as a whole."""
+"""Every table fits a terminal, whatever is in it, with names that are whole; what is cut stands in JSON as a whole."""
 
 import ast
 import inspect
@@ -19,6 +19,7 @@ from iriscw.client.model import (
     ActorStatus,
     AmountStatus,
     AttemptStatus,
+    Ending,
     JobState,
     JobStatus,
     NodeStatus,
@@ -57,7 +58,8 @@ JOBS = [
 ]  # fmt: skip
 ATTEMPTS = tuple(
     AttemptStatus(
-        f"u{number}", number, TaskState.COSCHED_FAILED, WORKER, -15, "Error", SENTENCE, 0, HOURS_AGO_MS, HOURS_AGO_MS,
+        f"u{number}", number, TaskState.COSCHED_FAILED, WORKER, -15, Ending.GANG_STOPPED, SENTENCE, SENTENCE, 0,
+        HOURS_AGO_MS, HOURS_AGO_MS,
         gpus=tuple(f"GPU-{index:08x}-0000-0000-0000-000000000000" for index in range(8)),
     )
     for number in (112, 111)
@@ -131,7 +133,7 @@ class Client:
 
 @pytest.fixture
 def cluster(monkeypatch):
-    """Have every command talk to that cluster, at a terminal of 100 columns."""
+    """Have every command talk to that cluster, at a terminal of 100 columns, or of as many as it is called with."""
     import anyio
 
     def with_client(_address, _token_file, work):
@@ -139,14 +141,30 @@ def cluster(monkeypatch):
 
     for module in ("connection", "fleet", "inspection", "jobs"):
         monkeypatch.setattr(f"iriscw.cli.{module}.with_client", with_client)
-    for module in (attempts, doctor, output):
-        monkeypatch.setattr(module, "terminal_columns", lambda: COLUMNS)
+
+    def set_columns(columns):
+        for module in (attempts, doctor, output):
+            monkeypatch.setattr(module, "terminal_columns", lambda: columns)
+
+    set_columns(COLUMNS)
     monkeypatch.setattr(
         doctor,
         "examine",
         lambda: [doctor.Finding("cuda checkpoint", SENTENCE, good=False), doctor.Finding("cpu", "2")],
     )
+    return set_columns
 
+
+NAMES = {
+    ("jobs",): (JOB, "RUNNING"),
+    ("job",): (JOB, WORKER, "COSCHED_FAILED"),
+    ("slices",): (f"{GROUP}-4f9c2e81", f" {GROUP} ", "INITIALIZING"),
+    ("pools",): (GROUP, "QUOTA_EXCEEDED"),
+    ("inspect", "tree"): (f"/fleet/{GROUP}", "QUARANTINED"),
+    ("nodes",): (NODE, "CONNECTED"),
+    ("checkpoints",): (CHECKPOINTS[0].id, NODE),
+}
+"""What other commands take, and states."""
 
 LISTINGS = {
     ("jobs",): (),
@@ -203,19 +221,30 @@ def test_every_table_is_tried():
     assert {*formatted(app)} == {*LISTINGS} | FIGURES | LINES
 
 
+@pytest.mark.parametrize("columns", [80, COLUMNS])
 @pytest.mark.parametrize("names", LISTINGS, ids="-".join)
-def test_tables_fit_a_terminal(iriscw, cluster, names):
-    """No line is longer than 100 columns; names of jobs, slices and nodes are whole, and JSON has the rest."""
+def test_tables_fit_a_terminal(iriscw, cluster, names, columns):
+    """No line is longer than 80 columns, or 100; what other commands take is whole, and JSON has the rest."""
+    cluster(columns)
     code, out, _ = iriscw(*names, *LISTINGS[names])
     assert code == 0
     lines = out.splitlines()
     assert len(lines) > 1
-    assert max(map(len, lines)) <= COLUMNS, out
+    assert max(map(len, lines)) <= columns, out
+    assert [each for each in NAMES.get(names, ()) if each not in out] == [], out
     whole = json.loads(iriscw(*names, *LISTINGS[names], "-o", "json")[1])
     assert SENTENCE in json.dumps(whole) or names == ("checkpoints",)
     if isinstance(whole, list) and names != ("doctor",):
         first = next(iter(whole[0].values()))
         assert lines[1].startswith(first + " "), out
+
+
+@pytest.mark.parametrize("names", NAMES, ids="-".join)
+def test_names_are_whole_where_nothing_has_room(iriscw, cluster, names):
+    """The terminal breaks the line: a name that was cut could not be copied into the next command."""
+    cluster(20)
+    out = iriscw(*names, *LISTINGS[names])[1]
+    assert [each for each in NAMES[names] if each not in out] == [], out
 
 
 @pytest.fixture
@@ -326,12 +355,12 @@ def test_checkpoints_of_this_machine_fit(capsys, monkeypatch):
 
 
 def test_columns_in_the_middle_are_cut_before_a_short_last_one():
-    """The widest first, down to the beginning of a name; the first column is whole as long as there is room for it."""
+    """The widest first, down to the beginning of a text; the first column is whole."""
     heads = ["NAME", "GROUP", "STATE", "N"]
     rows = [["n" * 30, "g" * 60, "s" * 20, "12"]]
     line = table(heads, rows, 80).splitlines()[1]
     assert (len(line), line.endswith(" 12"), "n" * 30 in line, "s" * 20 in line) == (80, True, True, True)
-    assert max(map(len, table(heads, [["n" * 200, "g" * 60, "s" * 20, "12"]], 80).splitlines())) <= 80
+    assert table(heads, [["n" * 200, "g" * 60, "s" * 20, "12"]], 80).splitlines()[1] == "n" * 200
     assert table(heads, rows).splitlines()[1] == "  ".join(rows[0])
 
 

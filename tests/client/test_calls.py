@@ -13,6 +13,7 @@ from iriscw._errors import JournalFull, OutcomePending
 from iriscw.client import contact
 from iriscw.client.calls import CALL_TIMEOUT_S, PATIENCE_S, MethodCalls, RetryReasons
 from iriscw.client.client import connect
+from iriscw.client.contact import Keeper
 from iriscw.client.submission import Command
 from iriscw.jobs.model import JobState
 from iriscw.processes.identity import identify
@@ -86,11 +87,11 @@ def test_a_reason_commands_no_terminal(told):
 
 
 def dead():
-    """Return the identity of a process that has ended."""
+    """Return a keeper that has ended."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         owner = identify(process.pid)
         process.communicate(b"\n")
-    return owner
+    return Keeper(owner, f"process {owner.pid} is gone")
 
 
 @pytest.mark.parametrize("call", ["ask", "stream", "send"])
@@ -110,12 +111,13 @@ async def test_nobody_waits_for_a_dead_cluster(call):
         else:
             await calls.send("PutBundle", nothing, PutBundleRequest, PutBundleResponse, timeout_s=5)
 
+    keeper = dead()
     async with RpcChannel(address) as channel:
         with (
-            pytest.raises(RpcUnavailable, check=that(comes_from="contact.Contact.lost", names=address)),
+            pytest.raises(RpcUnavailable, check=that(comes_from="contact.Contact.lost", names=keeper.process.pid)),
             anyio.fail_after(10),
         ):
-            await make(MethodCalls(channel, owner=dead()))
+            await make(MethodCalls(channel, keeper=keeper))
 
 
 @pytest.mark.parametrize("call", ["ask", "stream"])
@@ -140,8 +142,11 @@ async def test_a_controller_that_is_away_is_told(door, controller, told, monkeyp
     async with connect(str(door.address), TOKEN) as client:
         job = await client.job("job-1")
         assert (await job.wait()).state is JobState.SUCCEEDED
-    assert 1 <= len(told()) <= 4
-    assert {line.partition(" (")[0] for line in told()} == {f"iriscw: cannot reach {door.address}"}
+    assert 2 <= len(told()) <= 8
+    assert {line.partition(" (")[0] for line in told()} == {
+        f"iriscw: cannot reach {door.address}",
+        f"iriscw: {door.address} answers again",
+    }
 
 
 class Hears(logging.Handler):
@@ -200,4 +205,7 @@ async def test_an_answer_ends_the_waiting(told, monkeypatch):
         monkeypatch.setattr(contact, "HANG_S", 3600.0)
         there.lost(met, 60)
         await anyio.sleep(0.01)
-    assert told() == ["iriscw: cannot reach h:1 (connection refused); trying for 60 s"]
+    assert told() == [
+        "iriscw: cannot reach h:1 (connection refused); trying for 60 s",
+        "iriscw: h:1 answers again",
+    ]

@@ -11,7 +11,7 @@ import pytest
 
 from iriscw._errors import JournalFull
 from iriscw.client import contact as module
-from iriscw.client.contact import Contact, why
+from iriscw.client.contact import Contact, Keeper, why
 from iriscw.processes.identity import identify
 from iriscw.rpc.errors import RpcCancelled, RpcDeadline, RpcUnavailable
 from raised import that
@@ -49,9 +49,15 @@ def test_a_moment_is_worth_no_word(told, clock):
     assert told() == ["iriscw: cannot reach 127.0.0.1:1 (connection refused); trying for 60 s"]
     contact.settled()
     contact.lost(refused(), 60)
+    contact.settled()
+    contact.lost(refused(), 60)
     clock[0] = 110.0
     contact.lost(refused(), 120)
-    assert told()[1:] == ["iriscw: cannot reach 127.0.0.1:1 (connection refused); trying for 120 s"]
+    contact.settled(answered=False)
+    assert told()[1:] == [
+        "iriscw: 127.0.0.1:1 answers again",
+        "iriscw: cannot reach 127.0.0.1:1 (connection refused); trying for 120 s",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -127,16 +133,23 @@ def test_a_refusal_is_an_answer(told, clock):
 
 
 def test_a_dead_owner_ends_the_waiting(told, clock):
-    """Nobody waits for a cluster whose process is gone; one that lives is waited for."""
+    """Nobody waits for a cluster whose process is gone; one that lives is waited for, and one that is taken up again:
+    who waits is told how.
+    """
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         owner = identify(process.pid)
-        contact = Contact("127.0.0.1:1", owner)
+        contact = Contact("127.0.0.1:1", Keeper(owner, f"process {owner.pid} is gone"))
+        kept = Contact("127.0.0.1:1", Keeper(owner, "run `up` again", comes_back=True))
         contact.lost(refused(), 60)
         process.communicate(b"\n")
     with pytest.raises(RpcUnavailable, check=that(comes_from="contact.Contact.lost", names=owner.pid)):
         contact.lost(refused(), 60)
-    Contact("127.0.0.1:1", identify(os.getpid())).lost(refused(), 60)
+    Contact("127.0.0.1:1", Keeper(identify(os.getpid()), "gone")).lost(refused(), 60)
+    kept.lost(refused(), 120)
     assert told() == []
+    clock[0] += 2
+    kept.lost(refused(), 120)
+    assert told() == ["iriscw: run `up` again; trying for 120 s"]
 
 
 @pytest.mark.parametrize(

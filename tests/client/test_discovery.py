@@ -141,18 +141,18 @@ def test_a_task_that_names_its_own_controller_is_no_stranger_there(path, tmp_pat
 def test_the_owner_is_known_where_it_lives(path):
     """A client learns which process keeps the cluster up, if that is this machine's, however it was found."""
     owner = write_context(path, "127.0.0.1:7", Secret("t")).owner
-    assert discover().owner == owner
-    assert discover("127.0.0.1:7").owner == owner
-    assert discover("127.0.0.1:8").owner is None
+    for found in (discover(), discover("127.0.0.1:7")):
+        assert found.keeper.process == owner
+    assert discover("127.0.0.1:8").keeper is None
     write_context(path, "10.0.0.1:7", Secret("t"))
-    assert discover().owner is None
+    assert discover().keeper is None
 
 
 def test_a_tunnel_says_who_is_at_its_far_end(path, tmp_path):
     """Its context has the certificate's name and authority; when its process is gone, the way out is its own."""
     written = write_context(path, "https://127.0.0.1:7", Secret("t"), server_name="c.iris", authority=tmp_path / "ca")
     found = discover()
-    assert (found.server_name, found.authority, found.owner) == ("c.iris", tmp_path / "ca", written.owner)
+    assert (found.server_name, found.authority, found.keeper.process) == ("c.iris", tmp_path / "ca", written.owner)
     assert discover("https://127.0.0.1:7") == found
     assert read_context(path) == written
     content = json.loads(path.read_text())
@@ -167,6 +167,7 @@ def test_the_way_back_to_jobs_names_their_folder(path, tmp_path):
     for kept in (False, True):
         written = write_context(path, "127.0.0.1:7", Secret("t"), tmp_path / "my state", kept=kept)
         assert read_context(path) == written
+        assert discover().keeper.comes_back is kept
         content = json.loads(path.read_text())
         content["owner"]["start_ticks"] = 1
         path.write_text(json.dumps(content))

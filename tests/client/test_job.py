@@ -41,6 +41,9 @@ async def test_wait_has_a_timeout(client, controller):
     job = await client.job("job-1")
     with pytest.raises(WaitTimeout, check=that(names=("RUNNING", "0.2", "2"))):
         await job.wait(timeout_s=0.2)
+    controller.job = job_of(Wire.RUNNING, suspended=2)
+    with pytest.raises(WaitTimeout, check=that(names="SUSPENDED")):
+        await job.wait(timeout_s=0.05)
 
 
 async def test_who_gives_up_waiting_hears_the_reason_of_now(client, controller, monkeypatch):

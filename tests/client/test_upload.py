@@ -8,6 +8,7 @@ import zipfile
 import pytest
 from controller_double import TOKEN, ControllerDouble, TokensOfDouble
 
+from iriscw._errors import InvalidArgument
 from iriscw.bundles.pack import InvalidBundleFolder
 from iriscw.client import upload as module
 from iriscw.client.client import connect
@@ -61,8 +62,10 @@ async def test_a_folder_travels_before_its_job(folder, breaks, monkeypatch, capl
         async with connect(str(server.address), TOKEN) as client:
             await client.submit(Command(["true"]), name="n", bundle=folder)
             await client.submit(Command(["true"]), name="m")
-    [(bundle_id, data)] = store.kept.items()
-    assert [each.bundle_id for each in store.submitted] == [bundle_id, ""]
+            await client.submit(Command(["true"]), name="l", bundle=folder, bundle_exclude=["data"])
+    (bundle_id, data), (less_id, less) = store.kept.items()
+    assert [each.bundle_id for each in store.submitted] == [bundle_id, "", less_id]
+    assert zipfile.ZipFile(io.BytesIO(less)).namelist() == ["train.py"]
     assert zipfile.ZipFile(io.BytesIO(data)).namelist() == ["data/x", "train.py"]
 
 
@@ -74,4 +77,8 @@ async def test_what_cannot_travel_is_named(folder, client, controller):
     with pytest.raises(InvalidBundleFolder, check=that(names="link")):
         await client.submit(Command(["true"]), name="n", bundle=str(folder))
     (folder / "link").unlink()
+    with pytest.raises(InvalidArgument, check=that(names="bundle_exclude")):
+        await client.submit(Command(["true"]), name="n", bundle_exclude=["data"])
+    with pytest.raises(InvalidArgument, check=that(names="!data")):
+        await client.submit(Command(["true"]), name="n", bundle=folder, bundle_exclude=["!data"])
     assert controller.submitted == []

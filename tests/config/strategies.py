@@ -43,17 +43,20 @@ texts = st.dictionaries(
 )
 timeouts = st.fixed_dictionaries(
     {},
-    optional=dict.fromkeys(
-        [
-            "requesting_timeout",
-            "boot_timeout",
-            "init_timeout",
-            "worker_health_timeout",
-            "worker_timeout",
-            "api_timeout",
-        ],
-        durations,
-    ),
+    optional={
+        **dict.fromkeys(
+            [
+                "requesting_timeout",
+                "boot_timeout",
+                "init_timeout",
+                "worker_health_timeout",
+                "worker_timeout",
+                "api_timeout",
+            ],
+            durations,
+        ),
+        "worker_lease": st.just("0s"),  # any other one is to be compared with the timeout of its layer
+    },
 )
 autoscalers = st.fixed_dictionaries(
     {},

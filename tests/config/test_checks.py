@@ -67,6 +67,7 @@ def test_the_bases_can_work():
 @pytest.mark.parametrize(
     ("base", "changes", "path"),
     [
+        (GPU, {"g.timeouts": {"worker_lease": "59s"}}, "timeouts.worker_lease"),
         (GPU, {"g.min_slices": 4}, "min_slices"),
         (GPU, {"g.buffer_slices": 4}, "buffer_slices"),
         (GPU, {"g.resources.gpu_count": 0}, "accelerator_type"),
@@ -106,6 +107,12 @@ def test_contradictions_in_a_group(base, changes, path):
     ("base", "changes", "path"),
     [
         (LOCAL, {"controller": {"coreweave": {}}}, "controller.coreweave"),
+        (LOCAL, {"platform.timeouts": {"worker_lease": "9s"}}, "platform.timeouts.worker_lease"),
+        (
+            LOCAL,
+            {"defaults": {"timeouts": {"worker_timeout": "1h", "worker_lease": "59m"}}},
+            "platform.timeouts.worker_lease",
+        ),
         (GPU, {"controller": {"local": {}}}, "controller.local"),
         (GPU, {"platform.local": {}}, "platform.local"),
         (

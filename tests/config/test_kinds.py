@@ -63,6 +63,7 @@ def test_what_is_read_can_be_written_and_read_again(kind, value):
         (Whole(), 10**4000, that(comes_from="kinds.Whole.read")),
         (Flag(), "no", that(comes_from="kinds.Flag.read")),
         (Span(minimum=NS_PER_MS), "0s", that(comes_from="kinds.Span.read", names="1ms")),
+        (Span(maximum=NS_PER_MS), "2ms", that(comes_from="kinds.Span.read", names=("1ms", "2ms"))),
         (Size(minimum=2**20), "1KiB", that(comes_from="kinds.Size.read", names=("1KiB", "1MiB"))),
         (Cpu(), 0, that(comes_from="kinds.Cpu.read")),
         (Choice(AcceleratorType), "tpu", that(comes_from="kinds.Choice.read")),

@@ -60,7 +60,8 @@ def test_every_delay_is_one_that_people_notice() -> None:
 
 def test_clocks_agree() -> None:
     """Heartbeats fit the strictest group; a worker gives up before the controller gives it up."""
-    for values in (LOCAL, COREWEAVE):
+    leased = {**LOCAL, "platform": {"local": {}, "timeouts": {"worker_timeout": "20s", "worker_lease": "8h"}}}
+    for values in (LOCAL, COREWEAVE, leased):
         config = build_config(values)
         strictest = min(group.timing.liveness_timeout for group in settings.fleet_config(config).groups)
         beats = settings.heartbeats(config)
@@ -68,6 +69,15 @@ def test_clocks_agree() -> None:
         assert beats.longest_ms * 1_000_000 * 2 < strictest, "one may come with the next, however large the fleet"
         lease_ns = settings.lease_ms(config) * 1_000_000
         assert settings.worker_timeout(config) <= lease_ns < settings.jobs_config(config).settings.lease_grace_ns
+
+
+def test_the_longest_lease_holds_for_all() -> None:
+    """It is twice the longest timeout, unless some group asks for more: workers of all groups are told the same."""
+    groups = {"a": {"timeouts": {"worker_timeout": "15s"}}, "b": {"timeouts": {"worker_lease": "10m"}}, "c": {}}
+    config = build_config({"platform": {"local": {}}, "scale_groups": groups})
+    assert settings.lease_ms(config) == 600_000
+    assert settings.jobs_config(config).settings.lease_grace_ns == 615 * SECOND
+    assert settings.lease_ms(build_config({"platform": {"local": {}}, "scale_groups": {"a": groups["a"]}})) == 30_000
 
 
 def test_tasks_are_told_where_stores_are() -> None:

@@ -173,18 +173,35 @@ def test_a_folder_travels(up, tmp_path):
 
 
 @pytest.mark.slow
-def test_followers_hear_why_a_job_waits_and_that_its_cluster_is_gone(tmp_path):
-    """A job that waits says why; a killed cluster ends its followers at once."""
-    terminal = Terminal(tmp_path)
-    with terminal.start("up", "--nodes", "1", "--workdir", str(tmp_path / "work"), "--orphan-after", "1") as process:
+def test_followers_go_on_when_their_cluster_is_taken_up_again(tmp_path):
+    """A job that waits says why. Of a cluster that is killed and started again no line is lost or comes twice; who
+    follows hears how to start it, and that it is back.
+    """
+    terminal, workdir = Terminal(tmp_path), str(tmp_path / "my work")
+    program = "n=0; while [ $n -lt 80 ]; do echo $n; n=$((n+1)); sleep 0.1; done"
+    with terminal.start("up", "--workdir", workdir) as process:
         process.stderr.readline()
         with terminal.start("submit", "-f", "--constraint", "rack=7", "--", "true") as follower:
             job_id = follower.stderr.readline().strip()
             assert follower.stderr.readline().startswith(f"{job_id} waits: ")
+            follower.send_signal(signal.SIGINT)
+        terminal.run("submit", *SMALL, "--name", "counts", "sh", "-c", program)
+        with subprocess.Popen(
+            [*COMMAND, "logs", "-f", "counts"],
+            env=terminal.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as reader:
+            assert reader.stdout.readline() == "0\n"
             process.kill()
             process.wait(timeout=TIMEOUT_S)
-            assert f"has ended (process {process.pid} is gone)" in follower.stderr.read()
-            assert follower.wait(timeout=TIMEOUT_S) == 3
+            assert f"iriscw up --workdir '{workdir}'" in reader.stderr.readline()
+            with terminal.start("up", "--workdir", workdir) as again:
+                assert reader.stdout.read().split() == [str(number) for number in range(1, 80)]
+                assert reader.stderr.read().endswith(" answers again\n")
+                assert reader.wait(timeout=TIMEOUT_S) == 0
+                again.send_signal(signal.SIGINT)
 
 
 def skip_where_nothing_can_be_frozen():

@@ -22,6 +22,7 @@ from iriscw.cli.demo.leftovers import processes_in
 from iriscw.client.client import connect
 from iriscw.client.submission import Command
 from iriscw.cluster import Cluster
+from iriscw.controller.settings import lease_ms
 from iriscw.processes.sweep import marked_processes
 from iriscw.resources import Resources
 from raised import that
@@ -124,10 +125,14 @@ def terminal(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [({}, "60"), ({"workdir": "somewhere"}, "600"), ({"orphan_after": 2.5}, "2.5"), ({"orphan_after": 0}, "0")],
+    [
+        *[({}, "60"), ({"workdir": "somewhere"}, "600"), ({"orphan_after": 2.5}, "2.5"), ({"orphan_after": 0}, "0")],
+        *[({"worker_lease": 10}, "60"), ({"worker_lease": 900}, "900"), ({"worker_lease": 61, "workdir": "w"}, "600")],
+        ({"worker_lease": 900, "orphan_after": 0}, "0"),
+    ],
 )
 def test_for_how_long_workers_wait(options, told):
-    """Where nobody can come back, not for long."""
+    """Where nobody can come back, not for long; but for as long as their tasks are to go on."""
     assert Cluster.local(**options).config.defaults.bootstrap.env_vars == {"IRISCW_ORPHAN_AFTER_S": told}
 
 
@@ -136,6 +141,21 @@ def test_a_wait_that_cannot_be(orphan_after):
     """A number of seconds from 0 is asked for."""
     with pytest.raises(InvalidArgument, check=that(names="orphan_after")):
         Cluster.local(orphan_after=orphan_after)
+
+
+@pytest.mark.parametrize("lease", [9, 86_401, float("nan"), float("inf"), "soon", True])
+def test_a_lease_that_cannot_be(lease):
+    """Shorter than a worker counts as there, or longer than a day; or tasks would end before it, with their workers."""
+    with pytest.raises(InvalidArgument, check=that(names="worker_lease")):
+        Cluster.local(worker_lease=lease)
+    with pytest.raises(InvalidArgument, check=that(names=("orphan_after", "worker_lease"))):
+        Cluster.local(worker_lease=900, orphan_after=899)
+
+
+def test_for_how_long_tasks_go_on():
+    """As long as is asked for; 20 s if nothing is."""
+    leases = [lease_ms(Cluster.local(**options).config) for options in ({}, {"worker_lease": 10}, {"worker_lease": 90})]
+    assert leases == [20_000, 10_000, 90_000]
 
 
 @pytest.mark.slow

@@ -126,6 +126,25 @@ def test_failed_slice_is_doomed_and_closes_the_group(opened, ctx):
         assert (it.sight.closure.until is None) == (trouble is Trouble.INVALID)
 
 
+def test_a_slice_that_fails_is_replaced_where_no_other_one_may_be(opened, ctx):
+    """`min_slices` keeps none that cannot be used: it goes at `max_slices` as well, and another one comes when it is
+    gone and the pause is over.
+    """
+    it = opened(min_slices=1, max_slices=1)
+    name = next(iter(it.promises))
+    for pauses in range(1, 4):
+        send(it, ctx, SliceStarted(name))
+        facts, commands = send(it, ctx, row(name, SliceState.FAILED, ctx, trouble=Trouble.WORKERS))
+        assert (SliceDoomed(name, "why") in facts, told(commands, Dismiss)) == (True, [Dismiss("why")])
+        send(it, ctx, row(name, SliceState.DELETING, ctx))
+        paused = it.sight.closure.until - ctx.now
+        assert 2 ** (pauses - 1) * it.config.timing.failure_backoff >= paused > 0
+        assert not [each for each in send(it, ctx.later(3600), Evaluate())[0] if isinstance(each, SliceRequested)]
+        facts, _ = send(it, ctx, row(name, SliceState.GONE, ctx))
+        facts += send(it, ctx, Evaluate())[0]
+        (name,) = [each.slice_id for each in facts if isinstance(each, SliceRequested)]
+
+
 def test_the_worse_of_two_troubles_closes_the_group(opened, ctx):
     """A short pause does not end what a slice learned of the quota, nor that one a wrong specification."""
     orders = (

@@ -112,7 +112,8 @@ def test_retries_are_rows():
 def test_faults_wait_for_logs_and_end_up_in_the_job():
     """What the user's code said is shown with the end of its log, not before; a failed job says it too."""
     ledger = ledger_with(*RUNNING, ended(Ending.FAILED, TaskState.FAILED, fault="a\nb", logs_due=True))
-    assert views.answer(ledger, ListTasks(), "").rows[0].attempt.fault == ""
+    shown = views.answer(ledger, ListTasks(), "").rows[0].attempt
+    assert (shown.fault, shown.reason) == ("", views.LAST_LINES_DUE)
     evolve(ledger, LogsSettled(0, "u", complete=True))
     assert views.answer(ledger, ListTasks(), "").rows[0].attempt.fault == "a\nb"
     assert views.answer(ledger, DescribeJob(), "").fault == ""

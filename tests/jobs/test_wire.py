@@ -155,9 +155,26 @@ def test_attempts_are_written_newest_first() -> None:
     assert (second.placed_at_ms, second.started_at_ms, second.finished_at_ms) == (20, 21, 22)
     assert (first.state, first.exit, first.fault.kind) == (v1.TaskState.WORKER_FAILED, None, "REFUSED")
     assert first.fault.text == "boom"
+    assert (newest.reason, second.reason, first.reason) == ("", "boom", "boom")
     assert (newest.gpus, first.gpus) == (["GPU-1"], [])
     assert [each.ending.name for each in (newest, second, first)] == ["UNSPECIFIED", "FAILED", "REFUSED"]
     assert wire.said_chars(row) == len("boom") * 2 + len("a\nboom")
+
+
+def test_why_an_attempt_ended_is_one_sentence_for_clients() -> None:
+    """Beside what its code said in many lines; from a controller that says no reason it is the line that tells it."""
+    row = TaskRow(
+        0,
+        TaskState.RUNNING,
+        attempt=row_of(2, ending=None, reason="worker out of reach"),
+        earlier=(row_of(1, fault="a\nboom"),),
+    )
+    sent = wire.task_status("job-a", row, "")
+    lives, failed = read_task(sent).attempts
+    assert (lives.ending, lives.reason, lives.fault) == (None, "worker out of reach", "")
+    assert (failed.reason, failed.fault) == ("boom", "a\nboom")
+    sent.attempts[1].reason, sent.attempts[1].fault.text = "", "Traceback:\n  x\nValueError: no"
+    assert read_task(sent).attempts[1].reason == "ValueError: no"
 
 
 @pytest.mark.parametrize(

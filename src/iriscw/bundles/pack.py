@@ -4,8 +4,9 @@ A bundle's id is the SHA-256 of the zip. The zip is made so that the same files 
 sorted, one date, one mode for programs and one for data, one level of compression. (Another version of zlib
 may compress otherwise; then the same files have two ids, which costs space and nothing else.)
 
-Virtual environments in the folder are left out. Links are refused, not followed: what lies outside the folder is not
-part of it. So are names that would not be safe where the bundle is unpacked.
+What nobody wants in one is left out (:data:`DEFAULT_EXCLUDES` and virtual environments), and what its user excludes.
+Links are refused, not followed: what lies outside the folder is not part of it. So are names that would not be safe
+where the bundle is unpacked.
 """
 
 from __future__ import annotations
@@ -15,15 +16,25 @@ import hashlib
 import os
 import stat
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 import attrs
 
-from iriscw._errors import UsageError
+from iriscw._errors import InvalidArgument, UsageError
 
-DEFAULT_EXCLUDES = (".git", "__pycache__", "*.pyc", ".venv", "node_modules", ".mypy_cache", ".pytest_cache")
+DEFAULT_EXCLUDES = (
+    *(".git", ".hg", ".svn", "__pycache__", "*.pyc", ".venv", "node_modules", ".mypy_cache", ".pytest_cache"),
+    *(".ruff_cache", ".tox", ".nox", ".ipynb_checkpoints", ".iriscw"),
+)
+"""What people leave out of a repository, and the state of a cluster of this machine, which has tokens."""
+
+MAX_EXCLUDES = 1_000
+"""Patterns of a user: each is compared with each file. A large project's list of ignored files has a hundred."""
+
+LARGEST_NAMED = 3
+"""Entries of a folder that is too large, as its error names them."""
 
 ENVIRONMENT_MARK = "pyvenv.cfg"
 """Is in every virtual environment, whatever the folder is called. None works on another machine: it has links and paths
@@ -35,7 +46,7 @@ _COPY_BYTES = 1 << 20
 
 
 class BundleTooLarge(UsageError):
-    """The folder has more files or bytes than a bundle may; exclude what the job does not need."""
+    """The folder has more files or bytes than a bundle may; the text names where most are. Exclude what is not used."""
 
 
 class InvalidBundleFolder(UsageError):
@@ -62,18 +73,29 @@ class Packed:
     files: int
 
 
+_HOW = "bundle_exclude=, --bundle-exclude"
+
 _WAY_OUT = (
-    "make a file of it, or move it out of the folder (left out of a bundle are virtual environments and "
+    f"make a file of it, or leave it out ({_HOW}; left out of every bundle are virtual environments and "
     + ", ".join(DEFAULT_EXCLUDES)
     + ")"
 )
+
+
+@attrs.frozen
+class _Found:
+    """A file that is to be packed, and its name in the zip."""
+
+    name: str
+    path: Path
+    size_bytes: int
 
 
 def pack(
     folder: Path,
     target: BinaryIO,
     *,
-    excludes: Sequence[str] = DEFAULT_EXCLUDES,
+    exclude: Sequence[str] = (),
     limits: BundleLimits | None = None,
 ) -> Packed:
     """Write the files of ``folder`` to ``target``, an empty file that can seek.
@@ -81,57 +103,114 @@ def pack(
     Args:
         folder: what to pack; itself no link.
         target: where the zip goes.
-        excludes: patterns; a name or a path below ``folder`` that fits one is left out, with all below it. So are
-            folders below it that are virtual environments.
+        exclude: patterns as :func:`check_excludes` takes them; what fits one is left out, with all below it. So is what
+            fits :data:`DEFAULT_EXCLUDES`, and folders below ``folder`` that are virtual environments.
         limits: what it may hold.
 
     Raises:
         BundleTooLarge: it holds more.
         InvalidBundleFolder: see there.
+        InvalidArgument: a pattern is none.
         OSError: a file cannot be read, or ``target`` not be written.
     """
     bounds = limits or BundleLimits()
-    count = unpacked = 0
+    found = _files(folder, (*DEFAULT_EXCLUDES, *check_excludes(exclude)))
+    unpacked = sum(each.size_bytes for each in found)
+    if len(found) > bounds.files:
+        most = _most(found, lambda _: 1, "files")
+        raise BundleTooLarge(f"{folder} has {len(found)} files, and a bundle at most {bounds.files}: {most}")
+    if unpacked > bounds.unpacked_bytes:
+        raise _too_large(folder, "has", unpacked, bounds.unpacked_bytes, found)
+    unpacked = 0
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL, strict_timestamps=True) as archive:
-        for path, name in _files(folder, excludes):
-            count += 1
-            if count > bounds.files:
-                raise BundleTooLarge(f"{folder} has more than {bounds.files} files")
-            unpacked += _add(archive, path, name, bounds.unpacked_bytes - unpacked)
+        for each in found:
+            unpacked += _add(archive, each.path, each.name, bounds.unpacked_bytes - unpacked)
             if target.tell() > bounds.packed_bytes:
-                raise BundleTooLarge(f"{folder} packs to more than {bounds.packed_bytes} bytes")
+                raise _too_large(folder, "packs to more than", bounds.packed_bytes, bounds.packed_bytes, found)
     size_bytes = target.seek(0, os.SEEK_END)
     if size_bytes > bounds.packed_bytes:
-        raise BundleTooLarge(f"{folder} packs to more than {bounds.packed_bytes} bytes")
+        raise _too_large(folder, "packs to", size_bytes, bounds.packed_bytes, found)
     target.seek(0)
     digest = hashlib.sha256()
     while chunk := target.read(_COPY_BYTES):
         digest.update(chunk)
-    return Packed(digest.hexdigest(), size_bytes, count)
+    return Packed(digest.hexdigest(), size_bytes, len(found))
 
 
-def _files(folder: Path, excludes: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    """Yield all files with their names in the zip, in the order of the names' bytes."""
+def _too_large(folder: Path, what: str, size_bytes: int, limit_bytes: int, found: Sequence[_Found]) -> BundleTooLarge:
+    most = _most(found, lambda each: each.size_bytes, "MB")
+    return BundleTooLarge(f"{folder} {what} {_mb(size_bytes)} MB, and a bundle at most {_mb(limit_bytes)}: {most}")
+
+
+def _most(found: Sequence[_Found], weight: Callable[[_Found], int], unit: str) -> str:
+    """Name the entries of the folder that hold most, and what to do about them."""
+    held: dict[str, int] = {}
+    for each in found:
+        top = each.name.partition("/")[0]
+        held[top] = held.get(top, 0) + weight(each)
+    largest = sorted(held.items(), key=lambda entry: (-entry[1], entry[0]))[:LARGEST_NAMED]
+    weighty = [(name, size) for name, size in largest if 100 * size >= sum(held.values())]
+    named = ", ".join(f"{name} {_mb(size) if unit == 'MB' else size} {unit}" for name, size in weighty or largest)
+    return f"most are {named}; leave out what the job does not need ({_HOW})"
+
+
+def _mb(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.4g}"
+
+
+def check_excludes(exclude: Sequence[str]) -> tuple[str, ...]:
+    """Return patterns of what a bundle leaves out, as they are compared.
+
+    Each is a name, which may stand anywhere below the folder, or a path from the folder on; ``*``, ``?`` and ``[...]``
+    are the shell's, and ``*`` stands for ``/`` as well. A slash at the end, ``./`` and ``**/`` at the begin mean
+    nothing, so that lines of ``.gitignore`` do. One that begins with a slash is a path, also without another one.
+
+    Raises:
+        InvalidArgument: one fits nothing or all, has ``..``, or brings back what others leave out (``!``); or there are
+            too many.
+    """
+    if isinstance(exclude, str):
+        raise InvalidArgument(f"bundle_exclude: {exclude!r} is one pattern, and a list of them is wanted")
+    if len(exclude) > MAX_EXCLUDES:
+        raise InvalidArgument(f"bundle_exclude: {len(exclude)} patterns, and at most {MAX_EXCLUDES}")
+    read = []
+    for pattern in exclude:
+        plain = pattern.rstrip("/")
+        while plain.startswith(("./", "**/")):
+            plain = plain.partition("/")[2]
+        if not plain.strip("/*") or plain == "." or plain.startswith("!") or ".." in plain.split("/"):
+            raise InvalidArgument(f"bundle_exclude: {pattern!r} is not a pattern of what to leave out")
+        read.append(plain)
+    return tuple(read)
+
+
+def _fits(name: str, pattern: str) -> bool:
+    if pattern.startswith("/"):
+        return fnmatch.fnmatchcase(name, pattern[1:])
+    return fnmatch.fnmatchcase(name.rpartition("/")[2], pattern) or fnmatch.fnmatchcase(name, pattern)
+
+
+def _files(folder: Path, excludes: Sequence[str]) -> list[_Found]:
+    """Find all files, in the order of their names' bytes in the zip."""
     if folder.is_symlink() or not folder.is_dir():
         raise InvalidBundleFolder(f"{folder} is not a folder")
-    found: list[tuple[str, Path]] = []
+    found: list[_Found] = []
     open_folders = [folder]
     while open_folders:
         for path in open_folders.pop().iterdir():
             name = path.relative_to(folder).as_posix()
-            if any(fnmatch.fnmatchcase(path.name, p) or fnmatch.fnmatchcase(name, p) for p in excludes):
+            if any(_fits(name, pattern) for pattern in excludes):
                 continue
-            mode = path.lstat().st_mode
-            if stat.S_ISDIR(mode):
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode):
                 if not (path / ENVIRONMENT_MARK).is_file():
                     open_folders.append(path)
-            elif stat.S_ISREG(mode):
+            elif stat.S_ISREG(status.st_mode):
                 check_name(name)
-                found.append((name, path))
+                found.append(_Found(name, path, status.st_size))
             else:
                 raise InvalidBundleFolder(f"{path} is a link or a device, and a bundle holds files only: {_WAY_OUT}")
-    for name, path in sorted(found, key=lambda each: each[0].encode()):
-        yield path, name
+    return sorted(found, key=lambda each: each.name.encode())
 
 
 def check_name(name: str) -> None:

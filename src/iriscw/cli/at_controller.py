@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
@@ -194,7 +194,7 @@ def _list(asked: Listing, given: dict[str, Any], form: str) -> None:
         return await client.checkpoints(node=node, labels=dict(asked.labels)), unheard
 
     found, unheard = with_client(given["address"], given["token_file"], work)
-    show_listing(found, form, _COLUMNS, _fields)
+    show_listing(found, form, _COLUMNS, _fields, KEPT)
     if unheard:
         names = ", ".join(unheard[:8]) + (f" and {len(unheard) - 8} more" if len(unheard) > 8 else "")
         sys.stderr.write(f"iriscw: the agents of {names} are not heard of now: what is there is not known\n")
@@ -216,6 +216,8 @@ _COLUMNS: dict[str, Callable[[Checkpoint], object]] = {
     "STATE": lambda each: f"unknown for {age(each.unknown_since_ms, _now_ms())}" if each.unknown_since_ms else "there",
     "LABELS": lambda each: cell(each.trouble or ",".join(f"{name}={value}" for name, value in each.labels.items())),
 }
+KEPT: Final = ("NODE",)
+"""What `iriscw restore` takes beside the checkpoint."""
 
 
 def _now_ms() -> int:

@@ -10,8 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from iriscw.cli.output import age, amount, cell, counts, indented, plain, table, terminal_columns, visible
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
-from iriscw.jobs.model import Suspension
-from iriscw.jobs.traits import one_line
 
 MAX_RETRIES_SHOWN: Final = 40
 """Attempts that were followed by another one, as a table shows them: a screenful. JSON has all."""
@@ -38,15 +36,6 @@ def fields(status: JobStatus) -> dict[str, Any]:
     return content
 
 
-SUSPENDED: Final = Suspension.SUSPENDED.value
-"""What stands for the state of a job, or a task, that nothing runs of."""
-
-
-def state_text(status: JobStatus) -> str:
-    """Write a job's state; one whose live tasks are all suspended does not run, whatever their states are."""
-    return SUSPENDED if status.suspended and status.suspended == status.live else status.state.value
-
-
 def describe(status: JobStatus, tasks: Sequence[TaskStatus], now_ms: int) -> str:
     """Write a job for people. ``now_ms`` is the time since 1970."""
     earlier = [Tried(task.index, each) for task in tasks for each in task.attempts[1:]]
@@ -60,13 +49,12 @@ def describe(status: JobStatus, tasks: Sequence[TaskStatus], now_ms: int) -> str
 
 def _facts(status: JobStatus, now_ms: int) -> str:
     wanted = status.resources
-    suspended = f" ({status.suspended} suspended)" if status.suspended else ""
     times = {"submitted": status.submitted_at_ms, "started": status.started_at_ms, "ended": status.finished_at_ms}
     facts = {
         "job": f"{status.job_id}  {status.name}",
-        "state": state_text(status) + (f": {status.reason}" if status.reason else ""),
+        "state": status.shown_state + (f": {status.reason}" if status.reason else ""),
         "runs": shortened(status.entrypoint),
-        "tasks": f"{status.num_tasks}: {counts(status.tasks)}" + suspended,
+        "tasks": f"{status.num_tasks}: {counts(status.shown_tasks)}",
         "each": amount(wanted.cpu_milli, wanted.memory_bytes, wanted.gpu_count, wanted.gpu_class),
         "times": ", ".join(f"{what} {age(at_ms, now_ms)} ago" for what, at_ms in times.items() if at_ms),
         "attempts": f"{status.failures} failed, {status.preemptions} lost with their workers",
@@ -81,11 +69,11 @@ def _tasks_table(status: JobStatus, tasks: Sequence[TaskStatus]) -> str:
     shown = any(each.gpus for task in tasks for each in task.attempts[:1])
     for task in tasks:
         latest = task.attempts[0] if task.attempts else None
-        reason = _suspension(task) or task.reason or (one_line(latest.fault) if latest is not None else "")
+        reason = _suspension(task) or task.reason or (latest.reason if latest is not None else "")
         rows.append(
             [
                 str(task.index),
-                _task_state(task),
+                task.shown_state,
                 cell(task.worker_id),
                 str(latest.number if latest is not None else 0),
                 cell("" if latest is None or latest.exit_code is None else latest.exit_code),
@@ -95,12 +83,7 @@ def _tasks_table(status: JobStatus, tasks: Sequence[TaskStatus]) -> str:
         )
         said = cell(reason) if reason else said
     heads = ["TASK", "STATE", "WORKER", "ATTEMPT", "EXIT", *(["GPUS"] if shown else []), "REASON"]
-    return table(heads, rows, terminal_columns())
-
-
-def _task_state(task: TaskStatus) -> str:
-    suspended = task.suspension is not None and task.suspension.phase is Suspension.SUSPENDED
-    return SUSPENDED if suspended else task.state.value
+    return table(heads, rows, terminal_columns(), kept=("STATE", "WORKER"))
 
 
 def short_gpus(uuids: Sequence[str]) -> str:
@@ -129,13 +112,14 @@ def _retries_table(earlier: Sequence[Tried], now_ms: int) -> str:
             cell("" if each.exit_code is None else each.exit_code),
             age(each.started_at_ms, each.finished_at_ms),
             age(each.finished_at_ms, now_ms),
-            cell(one_line(each.fault)),
+            cell(each.reason),
         ]
         for task, each in earlier[:MAX_RETRIES_SHOWN]
     ]
     heads = ["TRIED", "ATTEMPT", "ENDED", "WORKER", "EXIT", "RAN", "AGO", "REASON"]
     more = len(earlier) - len(rows)
-    return table(heads, rows, terminal_columns()) + (f"and {more} more: -o json has them\n" if more else "")
+    shown = table(heads, rows, terminal_columns(), kept=("ATTEMPT", "ENDED", "WORKER"))
+    return shown + (f"and {more} more: -o json has them\n" if more else "")
 
 
 def _last_words(status: JobStatus, tasks: Sequence[TaskStatus], earlier: Sequence[Tried]) -> str:

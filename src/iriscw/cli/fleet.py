@@ -43,6 +43,7 @@ def slices(*, scale_group: str, form: str, address: str | None, token_file: Path
                 "AGE": lambda each: age(each.created_at_ms, now_ms),
                 "REASON": lambda each: coming(each, now_ms) or each.reason,
             },
+            kept=("GROUP", "STATE"),
         )
 
     with_client(address, token_file, listed)
@@ -90,6 +91,7 @@ def pools(context: click.Context, *, form: str, address: str | None, token_file:
                 "STATES": lambda each: counts(each.slices),
                 "REASON": lambda each: each.reason,
             },
+            kept=("AVAILABILITY",),
         )
 
     with_client(address, token_file, listed)
@@ -152,6 +154,7 @@ def nodes(context: click.Context, *, form: str, address: str | None, token_file:
                 "RUNS": lambda each: len(each.operations),
                 "TIERS": _tiers,
             },
+            kept=("STATE",),
         )
 
     with_client(address, token_file, listed)

@@ -115,11 +115,15 @@ def refuse_options(given: Mapping[str, Any], names: Sequence[str], why: str) -> 
 
 
 def show_listing(
-    found: Sequence[T], form: str, columns: Mapping[str, Callable[[T], object]], fields: Callable[[T], Any]
+    found: Sequence[T],
+    form: str,
+    columns: Mapping[str, Callable[[T], object]],
+    fields: Callable[[T], Any],
+    kept: Sequence[str] = (),
 ) -> None:
     """Write what there is: a table for people, all of it for programs."""
     if form == "table":
-        show(found, form, columns)
+        show(found, form, columns, kept=kept)
     else:
         emit((to_json if form == "json" else to_yaml)([fields(each) for each in found]))
 

@@ -68,6 +68,7 @@ def tree(
                 "EFFECTS": lambda each: each.operations or "-",
                 "LAST FAILURE": lambda each: f"{lasted(each.failed_ms)} ago: {each.failure}" if each.failure else "",
             },
+            kept=("STATE",),
             level=None if troubled else lambda each: level(each, path),
         )
 

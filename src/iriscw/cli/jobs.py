@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from iriscw.cli.attempts import describe, fields, state_text
+from iriscw.cli.attempts import describe, fields
 from iriscw.cli.connection import connection_options, find_job, job_named, with_client
 from iriscw.cli.following import follow, write_logs
 from iriscw.cli.outcome import NoSuchSelection
 from iriscw.cli.output import age, counts, emit, format_option, plain, show, to_json, to_yaml
 from iriscw.client.client import Client
 from iriscw.client.job import Job
-from iriscw.client.model import JobState, JobStatus, TaskState
+from iriscw.client.model import JobState, JobStatus, Suspension, TaskState
 from iriscw.jobs.model import JOB_TERMINAL
 
-_WORDS = {
+_WORDS: Final[Mapping[str, str]] = {
     TaskState.PENDING: "wait",
     TaskState.ASSIGNED: "start",
     TaskState.BUILDING: "start",
     TaskState.RUNNING: "run",
     TaskState.SUCCEEDED: "done",
     TaskState.KILLED: "killed",
+    Suspension.SUSPENDED: "suspended",
 }
 """Of a listing's tasks, so that a line of it fits a terminal; all other states have failed."""
 
@@ -36,11 +38,9 @@ UNLISTED = ("entrypoint", "fault")
 def tasks_text(status: JobStatus) -> str:
     """Write how many of a job's tasks are how far: ``4 wait, 7 run, 2 suspended, 1 done``."""
     words: dict[str, int] = {}
-    for state, count in status.tasks.items():
+    for state, count in status.shown_tasks.items():
         word = _WORDS.get(state, "failed")
         words[word] = words.get(word, 0) + count
-        if state is TaskState.RUNNING and status.suspended:
-            words[word], words["suspended"] = max(0, count - status.suspended), status.suspended
     return counts(words) or str(status.num_tasks)
 
 
@@ -69,11 +69,12 @@ def jobs(*, all_states: bool, form: str, address: str | None, token_file: Path |
             {
                 "ID": lambda job: job.job_id,
                 "NAME": lambda job: job.name,
-                "STATE": state_text,
+                "STATE": lambda job: job.shown_state,
                 "TASKS": tasks_text,
                 "AGE": lambda job: age(job.submitted_at_ms, now_ms),
                 "REASON": lambda job: job.reason,
             },
+            kept=("STATE",),
         )
 
     with_client(address, token_file, listed)
@@ -175,7 +176,7 @@ def stop(*, job_ids: tuple[str, ...], reason: str, wait: bool, address: str | No
         last = {each.id: await each.terminate(reason) for each in found.values()}
         for each in found.values():
             status = await each.wait() if wait else last[each.id]
-            emit(f"{each.id} {status.state.value}\n")
+            emit(f"{each.id} {status.shown_state}\n")
 
     with job_named(*job_ids):
         with_client(address, token_file, stopped)

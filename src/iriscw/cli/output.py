@@ -24,7 +24,7 @@ _LEAST_ROOM: Final = 40
 """Characters of a last column below which a text that is longer stands on a line of its own: half a sentence."""
 _INDENT: Final = 4
 _NARROW: Final = 8
-"""Characters to which a column in the middle is cut at most: the beginning of a name tells it from others."""
+"""Characters to which a column in the middle is cut at most: the beginning of a text tells it from others."""
 
 Row = TypeVar("Row")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -98,10 +98,14 @@ def show(
     form: str,
     columns: Mapping[str, Callable[[Row], object]],
     *,
+    kept: Sequence[str] = (),
     whole: bool = False,
     level: Callable[[Row], int] | None = None,
 ) -> None:
-    """Write rows to standard output; ``whole`` is :func:`table`'s, a table's rows are indented by their ``level``."""
+    """Write rows to standard output; ``kept`` and ``whole`` are :func:`table`'s, rows are indented by their ``level``.
+
+    A table names its first column's cells, and those that are ``kept``, as a whole at any width.
+    """
     if form == "json":
         emit(to_json(rows))
     elif form == "yaml":
@@ -110,7 +114,7 @@ def show(
         cells = [[cell(column(row)) for column in columns.values()] for row in rows]
         if level is not None:
             cells = [["  " * level(row) + first, *rest] for row, (first, *rest) in zip(rows, cells, strict=True)]
-        emit(table(list(columns), cells, terminal_columns(), whole=whole))
+        emit(table(list(columns), cells, terminal_columns(), kept=kept, whole=whole))
 
 
 def show_one(value: Any, form: str, text: Callable[[], str]) -> None:
@@ -171,41 +175,82 @@ def terminal_columns() -> int | None:
 
 
 def table(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None = None, *, whole: bool = False
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    columns: int | None = None,
+    *,
+    kept: Sequence[str] = (),
+    whole: bool = False,
 ) -> str:
     """Write aligned columns; without rows only the heads.
 
-    With ``columns``, the width of a terminal, no line is longer. Columns in the middle are cut, the widest first, so
-    that there is room for a short last one; the first one has the names that other commands take, and is whole as long
-    as the terminal has room for it. What stands in the last column is cut, or goes on in further lines if it is to be
-    ``whole``; where there is little room for it, it follows below.
+    With ``columns``, the width of a terminal, no line is longer, unless names alone are. The first column, and those
+    that are ``kept``, have the names that other commands take, and states: they are never cut. The others in the middle
+    are cut, the widest first, so that there is room for a short last one; where that is not enough they are left out,
+    from the right, and a last line says which. What stands in the last column is cut, or goes on in further lines if it
+    is to be ``whole``; where there is little room for it, it follows below.
     """
     widths = [max(len(row[index]) for row in [heads, *rows]) for index in range(len(heads))]
-    if columns is not None:
-        widths = _narrowed(widths, [len(head) for head in heads], columns)
+    left_out: list[str] = []
+    if columns is not None and len(heads) > 1:
+        floors = [
+            width if index == 0 or head in kept else min(width, max(_NARROW, len(head)))
+            for index, (head, width) in enumerate(zip(heads, widths, strict=True))
+        ]
+        shown = _with_room(heads, floors, kept, columns)
+        left_out = [head for index, head in enumerate(heads) if index not in shown]
+        heads = [heads[index] for index in shown]
+        widths, floors = ([each[index] for index in shown] for each in (widths, floors))
+        widths = _narrowed(widths, floors, len(heads[-1]), columns)
         room = columns - sum(width + _MARGIN for width in widths[:-1])
-        cut = [[*(_cut(text, width) for text, width in zip(row, widths[:-1], strict=False)), row[-1]] for row in rows]
         fitted = _continued if whole else _fitted
-        rows = [line for row in cut for line in fitted(row, room, columns)]
+        rows = [
+            line
+            for row in rows
+            for line in fitted(
+                [*(_cut(row[index], width) for index, width in zip(shown[:-1], widths, strict=False)), row[-1]],
+                room,
+                columns,
+            )
+        ]
     lines = [
         "".join(text.ljust(width + _MARGIN) for text, width in zip(row, widths, strict=False)).rstrip()
         for row in [heads, *rows]
     ]
+    if left_out:
+        lines += _lines_of(f"(no room for {', '.join(left_out)}: -o json has all)", columns or 0)
     return "\n".join(lines) + "\n"
 
 
-def _narrowed(widths: Sequence[int], least: Sequence[int], columns: int) -> list[int]:
-    """Return the widths of columns so that all but the last fit beside each other, and that one too if it is short."""
-    first, *middle, last = widths if len(widths) > 1 else [*widths, 0]
-    needed = last if last <= _LEAST_ROOM else max(0, least[-1])
-    room = columns - (len(middle) + 1) * _MARGIN - needed
-    floors = [max(_NARROW, head) for head in least[1:-1]]
-    limit = max(middle, default=0)
-    while limit > _NARROW and first + sum(map(min, middle, (max(limit, floor) for floor in floors))) > room:
+def _with_room(heads: Sequence[str], floors: Sequence[int], kept: Sequence[str], columns: int) -> list[int]:
+    """Return the indexes of the columns that fit beside each other, once they are cut and the last one has its head."""
+    shown = list(range(len(heads)))
+    for index in range(len(heads) - 2, 0, -1):
+        if sum(floors[each] + _MARGIN for each in shown[:-1]) + len(heads[-1]) <= columns:
+            break
+        if heads[index] not in kept:
+            shown.remove(index)
+    return shown
+
+
+def _narrowed(widths: Sequence[int], floors: Sequence[int], head: int, columns: int) -> list[int]:
+    """Return the widths of columns so that all but the last fit beside each other, and that one too if it is short.
+
+    Args:
+        widths: of what stands in them.
+        floors: to which they may be cut.
+        head: the width of what stands above the last one.
+        columns: of the terminal.
+    """
+    *others, last = widths
+    room = columns - len(others) * _MARGIN - (last if last <= _LEAST_ROOM else head)
+    limit = max(others)
+    while (
+        limit > _NARROW
+        and sum(min(width, max(limit, floor)) for width, floor in zip(others, floors, strict=False)) > room
+    ):
         limit -= 1
-    middle = [min(width, max(limit, floor)) for width, floor in zip(middle, floors, strict=True)]
-    beside = columns - sum(width + _MARGIN for width in middle) - _MARGIN - needed
-    return [min(first, max(_NARROW, least[0], beside)), *middle, last][: len(widths)]
+    return [*(min(width, max(limit, floor)) for width, floor in zip(others, floors, strict=False)), last]
 
 
 def _fitted(row: Sequence[str], room: int, columns: int) -> Iterable[Sequence[str]]:

@@ -33,7 +33,9 @@ other commands find it by the file that it leaves (mode 0600: address and token)
 for a controller in a Kubernetes cluster. Inside a task they find the task's own controller. `--address` and
 `--token-file` name any other one.
 
-Listings take `-o table|json|yaml`: a table has the columns that people look at, the others every field. An error is one
+Listings take `-o table|json|yaml`: a table has the columns that people look at, the others every field. On a
+terminal a table is as wide as that: ids, other names that commands take and states are never cut; other texts are, then
+columns are left out, and the last line says which. An error is one
 line with the way out; `--verbose`, anywhere before the program that `submit` runs, adds where it came from. Standard
 output has results and nothing else; what is said beside them stands on standard error.
 

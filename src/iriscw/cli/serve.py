@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from iriscw.cluster import Cluster
     from iriscw.controller.assembly import Controller
 
-OF_PROCESSES = ("nodes", "cpu", "memory", "scale_down_delay", "orphan_after", "port")
+OF_PROCESSES = ("nodes", "cpu", "memory", "scale_down_delay", "orphan_after", "worker_lease", "port")
 """Options of ``up`` that describe a cluster of processes; a configuration says such things itself."""
 
 
@@ -53,7 +53,13 @@ class ClusterIsUp(UsageError):
     "--orphan-after",
     type=float,
     help="Seconds after which workers end themselves if this process is killed; 0: never. "
-    "Default: 60 in a temporary folder, 600 in --workdir. Their tasks end sooner: after 20 s.",
+    "Default: 60 in a temporary folder, 600 in --workdir, and at least --worker-lease.",
+)
+@click.option(
+    "--worker-lease",
+    type=float,
+    help="Seconds for which tasks go on meanwhile, from 10 to 86400. A task that is lost with its worker may wait for "
+    "as long, and 10 s more, before it is tried again. Default: 20.",
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Where the controller listens; 0: any free port."
@@ -71,6 +77,7 @@ def up(
     memory: int,
     scale_down_delay: float,
     orphan_after: float | None,
+    worker_lease: float | None,
     port: int,
     workdir: Path | None,
 ) -> None:
@@ -100,6 +107,7 @@ def up(
             memory=memory,
             scale_down_delay=scale_down_delay,
             orphan_after=orphan_after,
+            worker_lease=worker_lease,
             workdir=workdir,
             port=port,
         )

@@ -29,6 +29,13 @@ from iriscw.resources import Resources
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A folder whose files the command finds in its working folder. Without it that is empty.",
 )
+@click.option(
+    "--bundle-exclude",
+    multiple=True,
+    metavar="PATTERN",
+    help="What the bundle leaves out, beside .git, virtual environments and the like: 'data', '*.ckpt', 'out/*'; may "
+    "be repeated.",
+)
 @click.option("--replicas", type=int, default=1, show_default=True, help="How many tasks run the command.")
 @click.option("--cpu", default="1", show_default=True, help="CPU cores of each task: 4, 0.5 or 500m.")
 @click.option(

@@ -20,9 +20,8 @@ import anyio
 
 from iriscw._errors import OperationError
 from iriscw.client import wire
-from iriscw.client.contact import Contact
+from iriscw.client.contact import Contact, Keeper
 from iriscw.client.model import JobStatus
-from iriscw.processes.identity import ProcessIdentity
 from iriscw.proto.iriscw.v1 import (
     FetchLogsRequest,
     GetResultsRequest,
@@ -58,7 +57,7 @@ class MethodCalls:
     Args:
         channel: the connection; closed by whoever made it.
         patience_s: see ``PATIENCE_S``.
-        owner: the process of this machine that keeps the cluster up, if one is known to.
+        keeper: the process of this machine that keeps the cluster up, if one is known to.
         refused_s: how long connections may be refused before the first answer; None: as long as the patience lasts.
     """
 
@@ -67,11 +66,11 @@ class MethodCalls:
         channel: RpcChannel,
         *,
         patience_s: float = PATIENCE_S,
-        owner: ProcessIdentity | None = None,
+        keeper: Keeper | None = None,
         refused_s: float | None = None,
     ) -> None:
         self.channel = channel
-        self._contact = Contact(str(channel.address), owner, refused_s=refused_s)
+        self._contact = Contact(str(channel.address), keeper, refused_s=refused_s)
         self._patience_s = patience_s
         self._rng = random.Random()  # noqa: S311 - spreads retries, keeps no secret
 
@@ -235,7 +234,7 @@ class RetryPatience:
 
         Raises:
             OperationError: ``error`` itself, if another try is of no use or the patience is over.
-            RpcUnavailable: the process that kept the cluster up has ended.
+            RpcUnavailable: what kept the cluster up has ended, and nothing takes its place.
         """
         if not error.retryable:
             raise error

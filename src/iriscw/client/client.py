@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from iriscw._errors import InvalidArgument
 from iriscw.client import nodes as at_nodes, suspending, wire
 from iriscw.client.calls import INSPECTION, MethodCalls
+from iriscw.client.contact import Keeper
 from iriscw.client.discovery import ControllerEndpoint, authority_of, discover, is_network_trusted
 from iriscw.client.errors import NotConnected
 from iriscw.client.job import PAGE, Job
@@ -27,8 +28,7 @@ from iriscw.client.model import (
 )
 from iriscw.client.nodes import Checkpoint
 from iriscw.client.submission import Command, Constraints, Submission, build_submission
-from iriscw.client.upload import upload
-from iriscw.processes.identity import ProcessIdentity
+from iriscw.client.upload import bundled
 from iriscw.proto.iriscw.v1 import (
     ClusterStatus as WireClusterStatus,
     ForgetNodeRequest,
@@ -74,10 +74,10 @@ class Client:
         channel: RpcChannel,
         *,
         job_id: str = "",
-        owner: ProcessIdentity | None = None,
+        keeper: Keeper | None = None,
         refused_s: float | None = None,
     ) -> None:
-        self._calls = MethodCalls(channel, owner=owner, refused_s=refused_s)
+        self._calls = MethodCalls(channel, keeper=keeper, refused_s=refused_s)
         self._job_id = job_id
 
     def __repr__(self) -> str:
@@ -106,6 +106,7 @@ class Client:
         max_retries_preemption: int = 100,
         existing: str = "error",
         bundle: str | os.PathLike[str] | None = None,
+        bundle_exclude: Sequence[str] = (),
         image: str = "",
         freezable: bool = False,
         detached: bool = False,
@@ -128,9 +129,9 @@ class Client:
             scheduling_timeout: seconds that a task may wait for a worker.
             max_retries_failure: failed attempts that a task may have before it is given up.
             max_retries_preemption: attempts that a task may lose to the infrastructure before it is given up.
-            existing: what to do about a job of this name that has not ended: ``error`` refuses, ``keep`` returns that
-                one, ``recreate`` ends it first.
+            existing: of a job of this name that has not ended: ``error``, ``keep`` (return it), ``recreate`` (end it).
             bundle: a folder whose files each task finds in its working folder; without it that is empty.
+            bundle_exclude: patterns of what it leaves out, beside ``.git``, virtual environments and the like.
             image: what each task runs in, by full name, where a group has ``task_runtime: pod``; "": as that says.
             freezable: keep io_uring from the tasks, so that programs which would use one (uvloop does) can be frozen.
             detached: of a job that a task submits: go on when the task's own job ends. Otherwise it ends with that.
@@ -166,11 +167,17 @@ class Client:
             detached=detached,
             parent_job_id=self._job_id,
         )
-        bundle_id = "" if bundle is None else await upload(self._calls, bundle)
-        return await self._send(submission, bundle_id=bundle_id, image=image, freezable=freezable)
+        return await self._send(submission, bundle, bundle_exclude, image=image, freezable=freezable)
 
-    async def _send(self, submission: Submission, **run: Any) -> Job:
+    async def _send(
+        self,
+        submission: Submission,
+        bundle: str | os.PathLike[str] | None = None,
+        bundle_exclude: Sequence[str] = (),
+        **run: Any,
+    ) -> Job:
         key, spec = uuid.uuid4().hex, submission.spec
+        run["bundle_id"] = await bundled(self._calls, bundle, bundle_exclude)
         request = wire.submit_request(spec, submission.entrypoint, key=key, existing=submission.existing, **run)
         reply = await self._calls.ask("SubmitJob", request, SubmitJobResponse, key=key)
         return Job(self._calls, reply.job_id, reply.job_uid, spec.name)
@@ -585,4 +592,4 @@ async def connected_to(found: ControllerEndpoint, *, refused_s: float | None = N
     tls, trusted = authority_of(found.address, found.authority), is_network_trusted()
     channel = RpcChannel(found.address, found.token, tls=tls, server_name=found.server_name, insecure_plaintext=trusted)
     async with channel:
-        yield Client(channel, job_id=found.job_id, owner=found.owner, refused_s=refused_s)
+        yield Client(channel, job_id=found.job_id, keeper=found.keeper, refused_s=refused_s)

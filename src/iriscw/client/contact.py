@@ -4,6 +4,7 @@ A controller that restarts is away for less than a second, which is worth no wor
 once, as a warning of ``iriscw.client``, however many calls wait for it; the next call that is answered ends the matter.
 One that takes a connection and says nothing (its process is stopped, its disk hangs) is told of in the same words.
 A cluster that a process of this machine keeps ends with that process: then waiting is of no use, and calls end at once.
+Where its folder outlives it, the next one there takes its jobs up at the same address, and is waited for.
 Where somebody sits and waits for a first answer, a port of this machine at which nobody listens is mostly a wrong
 address, or a cluster that is down: then calls end after seconds, as those of other command lines do (kubectl ends at
 once). Of another machine's it may be a controller that moves: Kubernetes refuses connections until its pod is ready.
@@ -21,6 +22,7 @@ from contextlib import contextmanager
 from typing import Final
 
 import anyio
+import attrs
 
 from iriscw._errors import OperationError
 from iriscw.processes.identity import ProcessIdentity, is_alive
@@ -44,18 +46,29 @@ _REFUSALS: Final = tuple(os.strerror(number).lower() for number in (errno.ECONNR
 _ERRNO = re.compile(r"\[Errno (\d{1,4})\]")
 
 
+@attrs.frozen
+class Keeper:
+    """A process of this machine that keeps a cluster, or the way to one, up."""
+
+    process: ProcessIdentity
+    gone: str
+    """What its user is told when it has ended."""
+    comes_back: bool = False
+    """Whether another one takes the jobs up, at the same address."""
+
+
 class Contact:
     """Notes when calls find nobody, and when they are answered.
 
     Args:
         address: of the controller, for people.
-        owner: the process that keeps the cluster up; None if nobody knows one, or it is another machine's.
+        keeper: of the cluster; None if nobody knows one, or it is another machine's.
         refused_s: how long connections may be refused before the first answer; None: as long as the call has patience.
     """
 
-    def __init__(self, address: str, owner: ProcessIdentity | None = None, *, refused_s: float | None = None) -> None:
+    def __init__(self, address: str, keeper: Keeper | None = None, *, refused_s: float | None = None) -> None:
         self._address = address
-        self._owner = owner
+        self._keeper = keeper
         self._refused_s = refused_s
         self._since_s: float | None = None
         self._refused_since_s: float | None = None
@@ -67,6 +80,8 @@ class Contact:
         """Note that the controller has answered, or that a call no longer waits: the next one tells anew."""
         if answered:
             self._refused_s = None
+            if self._told:
+                log.warning("iriscw: %s answers again", self._address)
         self._since_s = self._refused_since_s = None
         self._told = False
         self._why = NO_ANSWER
@@ -98,18 +113,17 @@ class Contact:
             since_s: when the call began, if it never had an answer.
 
         Raises:
-            RpcUnavailable: the process that kept the cluster up has ended; or ``error`` itself, if for ``refused_s``
-                nobody has listened there whenever a call tried, and no call was answered yet.
+            RpcUnavailable: what kept the cluster up has ended, and nothing takes its place; or ``error`` itself, if for
+                ``refused_s`` nobody has listened there whenever a call tried, and no call was answered yet.
         """
         if not isinstance(error, RpcUnavailable):
             self._refused_since_s = None
             if not isinstance(error, RpcDeadline | RpcCancelled):
                 self.settled()
             return
-        if self._owner is not None and not is_alive(self._owner):
-            raise RpcUnavailable(
-                f"the cluster at {self._address} has ended (process {self._owner.pid} is gone)"
-            ) from error
+        gone = "" if self._keeper is None or is_alive(self._keeper.process) else self._keeper.gone
+        if self._keeper is not None and gone and not self._keeper.comes_back:
+            raise RpcUnavailable(gone) from error
         now_s = anyio.current_time()
         if self._since_s is None:
             self._since_s = now_s if since_s is None else since_s
@@ -125,12 +139,13 @@ class Contact:
                 raise error
         # That there is no answer has taken its time to be found out.
         if self._why == NO_ANSWER or now_s - self._since_s >= QUIET_S:
-            self._tell(patience_s)
+            self._tell(patience_s, gone)
 
-    def _tell(self, patience_s: float) -> None:
+    def _tell(self, patience_s: float, gone: str = "") -> None:
         if not self._told:
             self._told = True
-            log.warning("iriscw: cannot reach %s (%s); trying for %g s", self._address, self._why, patience_s)
+            trouble = gone or f"cannot reach {self._address} ({self._why})"
+            log.warning("iriscw: %s; trying for %g s", trouble, patience_s)
 
 
 def why(error: BaseException) -> str:

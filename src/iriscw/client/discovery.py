@@ -31,6 +31,7 @@ from typing import Final
 import attrs
 
 from iriscw._errors import InvalidArgument
+from iriscw.client.contact import Keeper
 from iriscw.client.errors import InvalidContextFile, NoController
 from iriscw.files import make_private_folder, read_bounded, write_atomic
 from iriscw.processes.identity import ProcessIdentity, identify, is_alive
@@ -55,7 +56,7 @@ class ControllerEndpoint:
     token: Secret | None = None
     job_id: str = ""
     """Of the task that asks; empty outside of tasks."""
-    owner: ProcessIdentity | None = None
+    keeper: Keeper | None = None
     """The process of this machine that keeps the cluster up; None if that is not known."""
     server_name: str = ""
     """What its certificate has to hold, where that is not the address's host."""
@@ -87,9 +88,18 @@ class ClusterContext:
         return is_alive(self.owner)
 
     @property
-    def owner_here(self) -> ProcessIdentity | None:
+    def keeper_here(self) -> Keeper | None:
         """That process if it is this machine's; on a shared home the file may be another machine's."""
-        return self.owner if self.address.removeprefix("https://").startswith(_LOOPBACK) else None
+        if not self.address.removeprefix("https://").startswith(_LOOPBACK):
+            return None
+        what, again = ("cluster", "up") if self.workdir is not None else ("way to the cluster", "connect")
+        gone = f"the {what} at {self.address} is gone (process {self.owner.pid} has ended)"
+        if self.kept:  # any other folder would be an empty cluster, and nobody would take the jobs up
+            folder = shlex.quote(str(self.workdir))
+            advice = f"`iriscw up --workdir {folder}`, with its other options, takes its jobs up"
+        else:
+            advice = f"run `iriscw {again}` again"
+        return Keeper(self.owner, f"{gone}: {advice}", comes_back=self.kept)
 
 
 def context_path(environ: Mapping[str, str] | None = None) -> Path:
@@ -229,13 +239,8 @@ def discover(address: str | None = None, token: str | Secret | None = None) -> C
                 "no controller is known here: give an address, set IRIS_CONTROLLER_ADDRESS, or run `iriscw up`"
                 " or `iriscw connect`"
             )
-        if left.owner_here is not None and not left.is_alive:
-            what, again = ("cluster", "up") if left.workdir is not None else ("way to the cluster", "connect")
-            gone = f"the {what} at {left.address} is gone (process {left.owner.pid} was killed)"
-            if left.kept:  # any other folder would be an empty cluster, and nobody would take the jobs up
-                folder = shlex.quote(str(left.workdir))
-                raise NoController(f"{gone}: `iriscw up --workdir {folder}`, with its other options, takes its jobs up")
-            raise NoController(f"{gone}: run `iriscw {again}` again")
+        if left.keeper_here is not None and not left.is_alive:
+            raise NoController(left.keeper_here.gone)
         return _of_context(left)
     if left is None or left.address != address:
         return ControllerEndpoint(address)
@@ -307,5 +312,5 @@ def _server_name(address: str) -> str:
 
 def _of_context(left: ClusterContext) -> ControllerEndpoint:
     return ControllerEndpoint(
-        left.address, left.token, owner=left.owner_here, server_name=left.server_name, authority=left.authority
+        left.address, left.token, keeper=left.keeper_here, server_name=left.server_name, authority=left.authority
     )

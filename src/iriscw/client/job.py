@@ -139,7 +139,7 @@ class Job:
         with anyio.move_on_after(REASON_S), contextlib.suppress(OperationError, UsageError):
             await self.status()
         said = f" ({self.seen.reason})" if self.seen is not None and self.seen.reason else ""
-        state = self.seen.state.value if self.seen is not None else "unknown"
+        state = self.seen.shown_state if self.seen is not None else "unknown"
         return WaitTimeout(f"job {self.id} is {state} after {timeout_s:g} s{said}")
 
     async def result(self, timeout_s: float | None = None) -> list[Any]:

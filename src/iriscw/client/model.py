@@ -76,6 +76,21 @@ class JobStatus:
         return self.state in JOB_TERMINAL
 
     @property
+    def shown_state(self) -> str:
+        """The state for people: SUSPENDED where something is suspended and nothing runs, whatever the tasks were."""
+        return Suspension.SUSPENDED.value if self.suspended and self.suspended == self.live else self.state.value
+
+    @property
+    def shown_tasks(self) -> Mapping[str, int]:
+        """How many tasks are in each state for people: those that are suspended are not counted as RUNNING."""
+        shown: dict[str, int] = {}
+        for state, count in self.tasks.items():
+            shown[state.value] = count
+            if state is TaskState.RUNNING:
+                shown[state.value], shown[Suspension.SUSPENDED.value] = max(0, count - self.suspended), self.suspended
+        return {state: count for state, count in shown.items() if count}
+
+    @property
     def live(self) -> int:
         """How many tasks have an attempt on a worker, or in a checkpoint."""
         return sum(self.tasks.get(state, 0) for state in TASK_LIVE)
@@ -99,6 +114,9 @@ class AttemptStatus:
     """Of its process; negative for a signal, None where no process ended by itself."""
     ending: Ending | None = None
     """How it ended; None: it has not, or its last log line is still to come."""
+    reason: str = ""
+    """One sentence: why it ended so (what its exception says, that its worker was lost), or what it waits for while it
+    lives; empty where there is nothing to say. Why a task has no attempt is its :attr:`TaskStatus.reason`."""
     fault: str = ""
     """What went wrong, as text: a sentence, or the last 40 lines of a traceback; the whole of it is in the log."""
     placed_at_ms: int = 0
@@ -165,6 +183,12 @@ class TaskStatus:
     worker_id: str = ""
     suspension: TaskSuspension | None = None
     """None while it is not suspended, and nobody is about to."""
+
+    @property
+    def shown_state(self) -> str:
+        """The state for people: SUSPENDED where nothing of it runs, as its state lies in a checkpoint."""
+        suspended = self.suspension is not None and self.suspension.phase is Suspension.SUSPENDED
+        return Suspension.SUSPENDED.value if suspended else self.state.value
 
 
 @attrs.frozen

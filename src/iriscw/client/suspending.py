@@ -97,6 +97,6 @@ def _of_attempt(task: TaskStatus, begun: TaskSuspension) -> TaskSuspension:
     latest = task.attempts[0] if task.attempts else None
     if latest is None or latest.uid != begun.attempt_uid or task.state in TASK_TERMINAL:
         ended = next((each for each in task.attempts if each.uid == begun.attempt_uid), None)
-        why = f": {ended.fault}" if ended is not None and ended.fault else ""
+        why = f": {ended.reason}" if ended is not None and ended.reason else ""
         raise TaskEnded(f"attempt {begun.attempt_uid} of task {task.index} is over{why}")
     return task.suspension or TaskSuspension(task.index, begun.attempt_uid)

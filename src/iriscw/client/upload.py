@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 import anyio.to_thread
 
+from iriscw._errors import InvalidArgument
 from iriscw.bundles.pack import InvalidBundleFolder, Packed, pack
 from iriscw.client.calls import MethodCalls
 from iriscw.proto.iriscw.v1 import BundleHeader, PutBundleRequest, PutBundleResponse
@@ -24,17 +25,18 @@ UPLOAD_TIMEOUT_S: Final = 900.0
 """Of one try: the largest bundle (256 MiB) at 300 KB a second, as a worker's download."""
 
 
-async def upload(calls: MethodCalls, folder: str | os.PathLike[str]) -> str:
-    """Send the files of a folder and give the bundle's id.
+async def upload(calls: MethodCalls, folder: str | os.PathLike[str], exclude: Sequence[str] = ()) -> str:
+    """Send the files of a folder, without those that are excluded, and give the bundle's id.
 
     Raises:
+        InvalidArgument: a pattern is none.
         BundleTooLarge: it holds more than a bundle may.
         InvalidBundleFolder: it is none, cannot be read, or holds what no bundle can.
         OperationError: the controller cannot take it now, or cannot be reached.
     """
     with tempfile.TemporaryFile() as file:
         packed = cast("BinaryIO", file)
-        made = await anyio.to_thread.run_sync(_pack, Path(folder), packed)
+        made = await anyio.to_thread.run_sync(_pack, Path(folder), packed, exclude)
 
         def parts() -> AsyncIterator[PutBundleRequest]:
             return _parts(packed, made)
@@ -43,9 +45,21 @@ async def upload(calls: MethodCalls, folder: str | os.PathLike[str]) -> str:
     return made.bundle_id
 
 
-def _pack(folder: Path, target: BinaryIO) -> Packed:
+async def bundled(calls: MethodCalls, folder: str | os.PathLike[str] | None, exclude: Sequence[str]) -> str:
+    """Send a folder, if there is one, and give the bundle's id; empty if there is none.
+
+    Raises:
+        InvalidArgument: a pattern is none, or there is no folder that they could be for.
+        BundleTooLarge, InvalidBundleFolder, OperationError: as :func:`upload`.
+    """
+    if folder is None and exclude:
+        raise InvalidArgument("bundle_exclude: there is no bundle that it could be of")
+    return "" if folder is None else await upload(calls, folder, exclude)
+
+
+def _pack(folder: Path, target: BinaryIO, exclude: Sequence[str]) -> Packed:
     try:
-        return pack(folder, target)
+        return pack(folder, target, exclude=exclude)
     except OSError as error:
         raise InvalidBundleFolder(f"{folder} cannot be packed: {error}") from error
 

@@ -91,6 +91,7 @@ def _attempt(sent: AttemptStatus) -> model.AttemptStatus:
         worker_id=sent.worker_id,
         exit_code=code,
         ending=_ending(sent),
+        reason=sent.reason or (fault.text.rstrip().rpartition("\n")[2] if fault is not None else ""),
         fault=fault.text if fault is not None else "",
         placed_at_ms=sent.placed_at_ms,
         started_at_ms=sent.started_at_ms,

@@ -14,7 +14,7 @@ from iriscw.cloud.catalogue import GB, RACK_NODES, RACK_TYPES, InstanceType, ins
 from iriscw.config.errors import ProblemKind
 from iriscw.config.kinds import shown
 from iriscw.config.model import AcceleratorType, Durability, PlatformConfig, SliceConfig, TaskRuntimeKind
-from iriscw.config.quantities import format_cpu, format_size
+from iriscw.config.quantities import format_cpu, format_duration, format_size
 from iriscw.config.read import GROUP_NAME_LIMIT, INVALID, Findings, Path, Tree
 from iriscw.config.schema import members
 
@@ -26,6 +26,7 @@ the node, a worker pod's host name has 63."""
 def check(full: Tree, found: Findings) -> None:
     """Note every contradiction in a complete tree."""
     _check_controller(full, found)
+    _check_lease(_at(full, "platform", "timeouts"), ("platform", "timeouts"), found)
     _check_agent(full, found)
     _check_secrets(full, found)
     groups = {name: group for name, group in full["scale_groups"].items() if group is not INVALID}
@@ -68,6 +69,19 @@ def _check_controller(full: Tree, found: Findings) -> None:
     if controller["durability"] is Durability.REPLICATED and controller["replica_prefix"] == "":
         text = "replicated needs a place for the second copy: set controller.replica_prefix"
         found.add(ProblemKind.CONTRADICTION, ("controller", "durability"), text)
+
+
+def _check_lease(timeouts: Any, path: Path, found: Findings) -> None:
+    lease, timeout = _at(timeouts, "worker_lease"), _at(timeouts, "worker_timeout")
+    if known(lease, timeout) and 0 < lease < timeout:
+        longer = format_duration(timeout)
+        text = f"{format_duration(lease)} is less than worker_timeout, {longer}, until which a worker counts as there"
+        found.add(ProblemKind.CONTRADICTION, (*path, "worker_lease"), text)
+
+
+def _check_group_lease(full: Tree, group: Tree, path: Path, found: Findings) -> None:
+    if group["timeouts"] != _at(full, "platform", "timeouts"):  # else it was checked there
+        _check_lease(group["timeouts"], (*path, "timeouts"), found)
 
 
 def _check_agent(full: Tree, found: Findings) -> None:
@@ -241,5 +255,5 @@ def _word(value: Any) -> str:
 
 _GROUP_CHECKS: Final = (
     *(_check_slices, _check_device, _check_template, _check_pool, _check_node, _check_local_node),
-    _check_runtime,
+    *(_check_runtime, _check_group_lease),
 )

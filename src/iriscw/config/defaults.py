@@ -29,6 +29,7 @@ _TIMEOUTS: Final[dict[PlatformKind, dict[str, int]]] = {
         "init_timeout": 1800 * SECOND,
         "worker_health_timeout": 120 * SECOND,
         "worker_timeout": 60 * SECOND,
+        "worker_lease": 0,
         "api_timeout": 60 * SECOND,
     },
     PlatformKind.LOCAL: {
@@ -37,6 +38,7 @@ _TIMEOUTS: Final[dict[PlatformKind, dict[str, int]]] = {
         "init_timeout": 30 * SECOND,
         "worker_health_timeout": 20 * SECOND,
         "worker_timeout": 10 * SECOND,
+        "worker_lease": 0,
         "api_timeout": 10 * SECOND,
     },
 }

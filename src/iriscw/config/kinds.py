@@ -154,9 +154,10 @@ class Size:
 
 @attrs.frozen
 class Span:
-    """A length of time, in ns."""
+    """A length of time, in ns, between two bounds, both included."""
 
     minimum: int = 0
+    maximum: int | None = None
     label: str = "duration"
     proto: str = "Duration"
 
@@ -165,6 +166,8 @@ class Span:
         length = parse_duration(value)
         if length < self.minimum:
             raise Misfit(f"{format_duration(length)} is less than {format_duration(self.minimum)}")
+        if self.maximum is not None and length > self.maximum:
+            raise Misfit(f"{format_duration(length)} is more than {format_duration(self.maximum)}")
         return length
 
     def write(self, value: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
@@ -34,6 +35,9 @@ _NAME = Text(pattern=_LABEL, meaning="a DNS label: lower-case letters, digits an
 _PORT = Whole(minimum=1, maximum=65535)
 _FREE_PORT = Whole(minimum=0, maximum=65535)
 _POSITIVE = Span(minimum=NS_PER_MS)
+
+WORKER_LEASE_LIMIT: Final = 24 * 3600 * 1000 * NS_PER_MS
+"""For as long at most tasks go on without a controller, and wait if they were lost with their worker: a night."""
 _REQUIRED_TEXT = Text(empty=False)
 _OBJECT = Text(
     pattern=r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?",
@@ -130,6 +134,12 @@ class TimeoutConfig:
     init_timeout: int = key(_POSITIVE, "From ready nodes until all workers of the slice are registered.")
     worker_health_timeout: int = key(_POSITIVE, "From a worker's start until its `/health` answers.")
     worker_timeout: int = key(_POSITIVE, "From the last contact with a worker until it counts as lost.")
+    worker_lease: int = key(
+        Span(maximum=WORKER_LEASE_LIMIT),
+        "How long tasks go on while no controller is there; `0s`: twice `worker_timeout`, else at least that. The"
+        " longest of all groups holds for all. A task of a lost worker is tried again when this and `worker_timeout`"
+        " are over, unless the worker is known to be gone.",
+    )
     api_timeout: int = key(_POSITIVE, "For each call of the cloud's API.")
 
 

@@ -18,6 +18,7 @@ from iriscw.config.model import (
     ScaleGroupConfig,
     SliceConfig,
     TaskRuntimeKind,
+    TimeoutConfig,
 )
 from iriscw.controller.heartbeats import Heartbeats
 from iriscw.fleet.model import TASK_RUNTIME, FleetConfig, GroupConfig, Timing
@@ -35,11 +36,7 @@ LONGEST_HEARTBEAT = 0.4
 """The longest interval of heartbeats, as a part of the timeout, for a large fleet: one may come with the next."""
 
 LEASE_TIMEOUTS = 2
-"""A worker without contact ends its attempts itself after so many timeouts."""
-
-
-GRACE_TIMEOUTS = 3
-"""The controller gives up attempts of a silent worker after so many: later than the worker itself does."""
+"""A worker without contact ends its attempts itself after so many timeouts, where no lease is configured."""
 
 
 def fleet_config(config: ClusterConfig, cluster: str = "") -> FleetConfig:
@@ -190,28 +187,31 @@ def _local_timing(config: ClusterConfig, group: ScaleGroupConfig) -> Timing:
     )
 
 
+def _timeouts(config: ClusterConfig) -> list[TimeoutConfig]:
+    return [config.platform.timeouts, *(group.timeouts for group in config.scale_groups.values())]
+
+
 def worker_timeout(config: ClusterConfig) -> int:
     """Return the longest time without contact after which a worker of any group counts as lost, in ns."""
-    every = [group.timeouts.worker_timeout for group in config.scale_groups.values()]
-    return max([config.platform.timeouts.worker_timeout, *every])
+    return max(each.worker_timeout for each in _timeouts(config))
 
 
 def heartbeats(config: ClusterConfig) -> Heartbeats:
     """Return how often workers send a sign of life."""
-    every = [group.timeouts.worker_timeout for group in config.scale_groups.values()]
-    strictest = min([config.platform.timeouts.worker_timeout, *every])
+    strictest = min(each.worker_timeout for each in _timeouts(config))
     shortest_ms = max(1, strictest // HEARTBEATS_PER_TIMEOUT // MILLISECOND)
     return Heartbeats(shortest_ms, max(shortest_ms, int(LONGEST_HEARTBEAT * strictest) // MILLISECOND))
 
 
 def lease_ms(config: ClusterConfig) -> int:
-    """Return after how long without the controller a worker ends its attempts."""
-    return LEASE_TIMEOUTS * worker_timeout(config) // MILLISECOND
+    """Return after how long without the controller a worker ends its attempts: the longest that any group asks for."""
+    return max(each.worker_lease or LEASE_TIMEOUTS * each.worker_timeout for each in _timeouts(config)) // MILLISECOND
 
 
 def jobs_config(config: ClusterConfig, limits: RegistryLimits | None = None) -> JobsConfig:
     """Return the configuration of jobs."""
     local = config.platform.kind is PlatformKind.LOCAL
-    settings = JobSettings(lease_grace_ns=GRACE_TIMEOUTS * worker_timeout(config))
+    given_up_ns = lease_ms(config) * MILLISECOND + worker_timeout(config)  # later than the worker itself does
+    settings = JobSettings(lease_grace_ns=given_up_ns)
     stop_grace_ns = 5 * SECOND if local else 10 * SECOND
     return JobsConfig(limits=limits or RegistryLimits(), settings=settings, stop_grace_ns=stop_grace_ns)

@@ -250,6 +250,7 @@ def _attempt(attempt: Attempt) -> v1.AttemptStatus:
         finished_at_ms=_ms(attempt.ended_wall_ns),
         log_end_offset=attempt.log_offset,
         gpus=list(attempt.gpus),
+        reason=attempt.reason,
     )
 
 

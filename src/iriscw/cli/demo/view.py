@@ -121,7 +121,7 @@ class PlainView:
 
     def job(self, status: JobStatus, tasks: Sequence[TaskStatus]) -> None:
         """Write state and counts if they have changed."""
-        self._changed("job", f"{status.state.value} ({counts(status.tasks)})")
+        self._changed("job", f"{status.shown_state} ({counts(status.shown_tasks)})")
 
     def log(self, line: LogLine) -> None:
         """Write the line."""

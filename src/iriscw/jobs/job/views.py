@@ -23,6 +23,9 @@ from iriscw.jobs.messages import (
 from iriscw.jobs.model import TASK_TERMINAL, Attempt, JobSpec, JobState, Suspension, TaskState, job_uid
 from iriscw.jobs.suspension.moves import view_of
 
+LAST_LINES_DUE = "its last log lines are still to come"
+"""What is said of an attempt whose end is known and not shown yet."""
+
 
 def answer(ledger: JobLedger, question: DescribeJob | ListTasks, pending_reason: str) -> JobView | TaskPage:
     """Answer a question about the job."""
@@ -104,7 +107,7 @@ def _task_row(ledger: JobLedger, index: int) -> TaskRow:
         reason = _with_lost_log(reason)
     shown = attrs.evolve(attempt, reason=reason, worker_id="" if away else attempt.worker_id)
     if task.logs_due:
-        shown.ending, shown.exit_code, shown.fault = None, None, ""
+        shown.ending, shown.exit_code, shown.fault, shown.reason = None, None, "", LAST_LINES_DUE
     return TaskRow(
         index=index,
         state=attempt.state if task.logs_due else ledger.state_of(index),

@@ -1538,6 +1538,12 @@ class AttemptStatus(betterproto2.Message):
     How it ended. Controllers of earlier versions leave it out, and name it in the fault's kind.
     """
 
+    reason: "str" = betterproto2.field(13, betterproto2.TYPE_STRING)
+    """
+    One sentence: why it ended so, or what it waits for while it lives. Empty where there is nothing to say, and from
+    controllers of earlier versions, where the fault says it of one that has ended.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "AttemptStatus", AttemptStatus)
 
@@ -4555,6 +4561,8 @@ class TimeoutConfig(betterproto2.Message):
     worker_timeout: "Duration | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
 
     api_timeout: "Duration | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True)
+
+    worker_lease: "Duration | None" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, optional=True)
 
 
 default_message_pool.register_message("iriscw.v1", "TimeoutConfig", TimeoutConfig)
