@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import Ctx
 
-from iriscw.jobs.model import Ending, Observation, Suspension, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Observation, Suspension, TaskState
 from iriscw.processes import lease as lease_file
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -102,7 +102,8 @@ class Actor:
 
 def seen(uid: str, phase: AttemptPhase = AttemptPhase.RUNNING) -> Observation:
     state, suspension = SEEN_AS.get(phase, (TaskState.RUNNING, Suspension.NONE))
-    return Observation(uid, state, Ending.SUCCEEDED if phase is AttemptPhase.ENDED else None, suspension=suspension)
+    end = AttemptEnd(Ending.SUCCEEDED) if phase is AttemptPhase.ENDED else None
+    return Observation(uid, state, end, suspension=suspension)
 
 
 def order(uid: str) -> Order:

@@ -4,7 +4,7 @@ import pytest
 
 from iriscw.cloud.model import Capacity
 from iriscw.jobs.messages import SubmitJob, TerminateJob
-from iriscw.jobs.model import Ending, Entrypoint, EntrypointKind, JobSpec, JobState, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Entrypoint, EntrypointKind, JobSpec, JobState, TaskState
 from iriscw.jobs.records import (
     AttemptAdvanced,
     AttemptEnded,
@@ -62,7 +62,7 @@ def placed(number=1):
 
 def ended(ending, then, number=1, **more):
     """An attempt is over."""
-    return AttemptEnded(0, f"uid{number}", ending, then, 0, **more)
+    return AttemptEnded(0, f"uid{number}", AttemptEnd(ending), then, 0, **more)
 
 
 def test_a_task_waits_runs_and_ends(recorder, tell):

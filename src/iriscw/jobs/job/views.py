@@ -64,7 +64,7 @@ def _fault(ledger: JobLedger) -> str:
     if ledger.culprit is None:
         return ""
     attempt = ledger.tasks[ledger.culprit].attempt
-    return "" if attempt is None else attempt.fault
+    return "" if attempt is None else attempt.details
 
 
 def _stopping(ledger: JobLedger) -> str:
@@ -102,9 +102,8 @@ def _task_row(ledger: JobLedger, index: int) -> TaskRow:
         reason = f"worker out of reach ({suspicion}): waits until it is fenced or its lease is over"
     elif task.logs_lost and not attempt.live:  # else it is the one before that lost it
         reason = _with_lost_log(reason)
-    shown = attrs.evolve(attempt, reason=reason, worker_id="" if away else attempt.worker_id)
-    if task.logs_due:
-        shown.ending, shown.exit_code, shown.fault = None, None, ""
+    end = None if attempt.end is None or task.logs_due else attempt.end.saying(reason)
+    shown = attrs.evolve(attempt, end=end, worker_id="" if away else attempt.worker_id)
     return TaskRow(
         index=index,
         state=attempt.state if task.logs_due else ledger.state_of(index),
@@ -125,7 +124,10 @@ def _with_lost_log(reason: str) -> str:
 
 def _shown(attempt: Attempt) -> Attempt:
     """Return a copy of an earlier attempt: the ledger's own changes."""
-    return attrs.evolve(attempt, reason=_with_lost_log(attempt.reason) if attempt.ending in LOST else attempt.reason)
+    end = attempt.end
+    if end is not None and end.ending in LOST:
+        end = end.saying(_with_lost_log(end.reason))
+    return attrs.evolve(attempt, end=end)
 
 
 def task_changed(
