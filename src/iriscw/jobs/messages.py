@@ -221,15 +221,16 @@ class JobChanged:
 
 @message
 class TaskChanged:
-    """A task is in another state. A terminal state is published when its last log line is stored, not before."""
+    """A task is in another state. A terminal state is published when its last log line is stored, not before.
+
+    How it ended is asked for: it is in the answer to :class:`ListTasks`.
+    """
 
     job_id: str
     index: int
     state: TaskState
     uid: str
     worker_id: str
-    exit_code: int | None
-    reason: str
     log_offset: int
     logs_complete: bool
     wall_ns: int

@@ -513,8 +513,6 @@ class JobDecisions:
             task.state,
             uid,
             attempt.worker_id,
-            exit_code=attempt.exit_code,
-            reason=attempt.reason,
             log_offset=attempt.log_offset,
             logs_complete=complete,
             wall_ns=ctx.wall,

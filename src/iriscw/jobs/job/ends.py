@@ -162,8 +162,6 @@ def end_attempt(
             judged.then,
             seen.uid,
             attempt.worker_id,
-            exit_code=seen.exit_code,
-            reason=reason,
             log_offset=seen.log_offset,
             logs_complete=ending not in LOST and not unknown_log,
             wall_ns=ctx.wall,

@@ -138,24 +138,11 @@ def task_changed(
     worker_id: str,
     *,
     wall_ns: int,
-    exit_code: int | None = None,
-    reason: str = "",
     log_offset: int = 0,
     logs_complete: bool = False,
 ) -> TaskChanged:
     """Return the event of a task's new state."""
-    return TaskChanged(
-        ledger.job_id,
-        index,
-        state,
-        uid,
-        worker_id,
-        exit_code,
-        reason,
-        log_offset,
-        logs_complete,
-        wall_ns,
-    )
+    return TaskChanged(ledger.job_id, index, state, uid, worker_id, log_offset, logs_complete, wall_ns)
 
 
 def waiting_state(spec: JobSpec, verdict: JobState) -> TaskState:
