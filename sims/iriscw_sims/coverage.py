@@ -146,8 +146,8 @@ class Coverage:
                 self._saw("attempt: ASSIGNED")
             case AttemptAdvanced(state=state):
                 self._saw(f"attempt: {state.value}")
-            case AttemptEnded(ending=ending, then=then):
-                self._saw(f"ending: {ending.value}")
+            case AttemptEnded(end=end, then=then):
+                self._saw(f"ending: {end.ending.value}")
                 self._saw(f"task: {then.value}")
             case VerdictReached(waiting=waiting):
                 self._saw(f"task: {waiting.value}")

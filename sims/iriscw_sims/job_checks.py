@@ -357,7 +357,7 @@ class JobChecks:
     def _ended(self, job_id: str, record: AttemptEnded) -> None:
         job, known = self.jobs[job_id], self.attempts[record.uid]
         task = job.tasks[record.index]
-        known.over, known.ending, task.live = True, record.ending, ""
+        known.over, known.ending, task.live = True, record.end.ending, ""
         gathering = known.gathering
         if gathering is not None and gathering.placed < gathering.size:
             gathering.lost = gathering.lost or record.uid
@@ -368,7 +368,7 @@ class JobChecks:
             self.leaves(record.uid, known)
         process = self.running.get(record.uid)
         if process is not None:
-            self.broken("J2", f"{record.uid} is called over ({record.ending.value}) and still runs")
+            self.broken("J2", f"{record.uid} is called over ({record.end.ending.value}) and still runs")
         task.failures += record.failure
         task.preemptions += record.preemption
         self._counted(job_id, job, task, record)
@@ -388,9 +388,9 @@ class JobChecks:
             self.broken("J5", f"{what} never ran and counts against a budget")
         if record.failure and truth not in (Ending.FAILED, Ending.TIMED_OUT):
             self.broken("J5", f"{what} ended as {truth} and counts as a failure")
-        if record.preemption and record.ending is truth and truth in (Ending.FAILED, Ending.TIMED_OUT):
+        if record.preemption and record.end.ending is truth and truth in (Ending.FAILED, Ending.TIMED_OUT):
             self.broken("J5", f"{what} ended as {truth} and counts as a loss")
-        ran = record.uid in self.started and record.ending is truth and job.verdict is None
+        ran = record.uid in self.started and record.end.ending is truth and job.verdict is None
         if ran and truth in (Ending.FAILED, Ending.TIMED_OUT) and not record.failure:
             self.broken("J5", f"{what} ended as {truth} and does not count")
         if job.verdict is None:

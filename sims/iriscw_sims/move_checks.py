@@ -270,8 +270,8 @@ class MoveChecks:
     def _ended(self, job_id: str, record: AttemptEnded, move: TruthOfMove) -> None:
         counts = record.failure or record.preemption
         if move.stage is Stage.SUSPENDED and counts:
-            self.broken("J5", f"{record.uid} was suspended, and counts against a budget as {record.ending.value}")
-        if record.ending is Ending.TIMED_OUT:
+            self.broken("J5", f"{record.uid} was suspended, and counts against a budget as {record.end.ending.value}")
+        if record.end.ending is Ending.TIMED_OUT:
             now, timeout = self.world.simulation.now, self.jobs.jobs[job_id].spec.timeout_ns
             runs = move.frozen_at < 0
             ran = move.ran + (now - move.began if runs else 0)

@@ -29,6 +29,7 @@ from iriscw.cloud.model import (
 )
 from iriscw.fleet.model import worker_path
 from iriscw.jobs.model import (
+    AttemptEnd,
     AwaitLogs,
     Ending,
     Observation,
@@ -169,7 +170,7 @@ class SimWorker:
             self._waits_no_longer(self.attempts[order.uid], order)
             return
         if order.uid in self.released:
-            self.say(Observed((Observation(order.uid, TaskState.ASSIGNED, Ending.MISSING),)))
+            self.say(Observed((Observation(order.uid, TaskState.ASSIGNED, AttemptEnd(Ending.MISSING)),)))
             return
         world, rng = self.world, self.world.workers.rng
         attempt = self.attempts[order.uid] = SimAttempt(order, Observation(order.uid, TaskState.ASSIGNED))
@@ -326,12 +327,9 @@ class SimWorker:
         if exit_code is None:
             exit_code = {Ending.SUCCEEDED: 0, Ending.FAILED: 1}.get(ending)
         self.world.workers.logs.upload(self, attempt)
-        said: dict[str, Any] = {
-            "exit_code": exit_code,
-            "fault": Fault("", reason) if reason else None,
-            "log_offset": attempt.log_bytes,
-        }
-        self._becomes(attempt, changed(attempt.seen, ending=ending, suspension=Suspension.NONE, folder="", **said))
+        end = AttemptEnd(ending, exit_code, Fault("", reason) if reason else None)
+        said: dict[str, Any] = {"end": end, "log_offset": attempt.log_bytes}
+        self._becomes(attempt, changed(attempt.seen, suspension=Suspension.NONE, folder="", **said))
 
     def _becomes(self, attempt: SimAttempt, seen: Observation) -> None:
         attempt.seen = seen

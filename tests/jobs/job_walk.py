@@ -32,7 +32,7 @@ from iriscw.jobs.messages import (
     TaskChanged,
     TerminateJob,
 )
-from iriscw.jobs.model import AwaitLogs, Ending, Observation, Suspension, TaskState
+from iriscw.jobs.model import AttemptEnd, AwaitLogs, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import (
     DropCheckpoint,
     FreezeAttempt,
@@ -348,7 +348,7 @@ class Walk:
                 yield f"{uid} {state.value}", lambda uid=uid, seen=seen: self.see(uid, seen)
             for ending in (Ending.SUCCEEDED, Ending.FAILED, Ending.WORKER_LOST, Ending.KILLED):
                 for offset in (0, 3):
-                    seen = Observation(uid, TaskState.RUNNING, ending, True, log_offset=offset)
+                    seen = Observation(uid, TaskState.RUNNING, AttemptEnd(ending), True, log_offset=offset)
                     yield f"{uid} {ending.value} {offset}", lambda uid=uid, seen=seen: self.see(uid, seen)
         for worker in WORKERS:
             for fenced in (False, True):
@@ -443,7 +443,7 @@ class Walk:
                 uid = next(iter(self.ledger.live))
                 stopped = self.orders.get(uid) == "stop" or not self.ledger.open
                 ending = Ending.KILLED if stopped else Ending.SUCCEEDED
-                self.see(uid, Observation(uid, TaskState.RUNNING, ending, True))
+                self.see(uid, Observation(uid, TaskState.RUNNING, AttemptEnd(ending), True))
             elif self.waiting:
                 self.place(next(iter(self.waiting)), "w0")
             else:

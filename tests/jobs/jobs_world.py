@@ -8,6 +8,7 @@ from iriscw.fleet.model import WorkerInfo
 from iriscw.jobs.actor import JobsConfig, jobs_child
 from iriscw.jobs.messages import SubmitJob
 from iriscw.jobs.model import (
+    AttemptEnd,
     AwaitLogs,
     Ending,
     Entrypoint,
@@ -112,7 +113,7 @@ class ScriptedWorker:
             for known in list(self.attempts.values()):
                 if known.ending is None and known.suspension is not Suspension.SUSPENDED:
                     self.world.bodies.revoke(known.uid, self.name)
-                    self.becomes(attrs.evolve(known, ending=Ending.WORKER_LOST, suspension=Suspension.NONE))
+                    self.becomes(attrs.evolve(known, end=AttemptEnd(Ending.WORKER_LOST), suspension=Suspension.NONE))
 
     def fed(self):
         """Do what is ordered."""
@@ -128,7 +129,7 @@ class ScriptedWorker:
             if order.resumption is not None:
                 self.take_over(order)
             elif order.uid in self.forgotten:
-                gone = attrs.evolve(self.forgotten.pop(order.uid), ending=Ending.MISSING)
+                gone = attrs.evolve(self.forgotten.pop(order.uid), end=AttemptEnd(Ending.MISSING))
                 self.attempts[order.uid] = gone
                 self.handle.send(Observed((gone,)))
             elif order.uid not in self.attempts:
@@ -141,7 +142,7 @@ class ScriptedWorker:
             known = self.attempts.get(stop.uid)
             if known is not None and known.ending is None:
                 self.world.bodies.revoke(stop.uid, self.name)
-                self.becomes(attrs.evolve(known, ending=stop.ending, suspension=Suspension.NONE, folder=""))
+                self.becomes(attrs.evolve(known, end=AttemptEnd(stop.ending), suspension=Suspension.NONE, folder=""))
         for uid in orders.suspend:
             known = self.attempts.get(uid)
             if known is not None and known.ending is None and known.suspension is Suspension.NONE and known.started:
@@ -155,7 +156,7 @@ class ScriptedWorker:
             for known in list(self.attempts.values()):
                 if known.uid not in (*wanted, *orders.release) and known.ending is None:
                     self.world.bodies.revoke(known.uid, self.name)
-                    self.becomes(attrs.evolve(known, ending=Ending.KILLED, suspension=Suspension.NONE))
+                    self.becomes(attrs.evolve(known, end=AttemptEnd(Ending.KILLED), suspension=Suspension.NONE))
         for uid in orders.release:
             known = self.attempts.get(uid)
             if known is not None and (known.ending is not None or known.suspension is Suspension.SUSPENDED):
@@ -187,7 +188,9 @@ class ScriptedWorker:
             self.attempts[order.uid] = resuming
             self.say(resuming)
         elif not here:
-            gone = Observation(order.uid, TaskState.RUNNING, Ending.WORKER_LOST, True, fault=Fault("", "GrantRefused"))
+            gone = Observation(
+                order.uid, TaskState.RUNNING, AttemptEnd(Ending.WORKER_LOST, fault=Fault("", "GrantRefused")), True
+            )
             self.attempts[order.uid] = gone
             self.say(gone)
 
@@ -301,7 +304,7 @@ def succeed(order):
     return [
         (0.1, Observation("", TaskState.BUILDING)),
         (0.2, Observation("", TaskState.RUNNING, started=True)),
-        (1.2, Observation("", TaskState.RUNNING, Ending.SUCCEEDED, True, 0)),
+        (1.2, Observation("", TaskState.RUNNING, AttemptEnd(Ending.SUCCEEDED, exit_code=0), True)),
     ]
 
 

@@ -18,6 +18,7 @@ from iriscw.jobs.messages import (
     StopAttempts,
 )
 from iriscw.jobs.model import (
+    AttemptEnd,
     Ending,
     Observation,
     Observed,
@@ -254,7 +255,7 @@ class Walk:
             if seen.ending is None and seen.suspension is not Suspension.SUSPENDED:
                 running = {"state": TaskState.RUNNING, "started": True}
                 yield f"{uid} runs", lambda uid=uid, running=running: self.say(uid, **running)
-                over = {**running, "ending": Ending.KILLED if uid in self.stopping else Ending.SUCCEEDED}
+                over = {**running, "end": AttemptEnd(Ending.KILLED if uid in self.stopping else Ending.SUCCEEDED)}
                 over["suspension"] = Suspension.NONE
                 yield f"{uid} ends", lambda uid=uid, over=over: self.say(uid, **over)
         for key in self.clocks:
@@ -270,5 +271,5 @@ class Walk:
         if not self.up:
             self.connect()
         for uid in [uid for uid in self.stopping if uid in self.worker and self.worker[uid].ending is None]:
-            over = {"state": TaskState.RUNNING, "started": True, "ending": Ending.KILLED}
+            over = {"state": TaskState.RUNNING, "started": True, "end": AttemptEnd(Ending.KILLED)}
             self.say(uid, **over, suspension=Suspension.NONE)

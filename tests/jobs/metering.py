@@ -9,7 +9,7 @@ from iriscw.fleet.messages import SchedulerStarted, SliceGone, WorkerReady
 from iriscw.fleet.model import WorkerInfo
 from iriscw.jobs.job.decisions import JobDecisions
 from iriscw.jobs.links.link import LinkDecisions
-from iriscw.jobs.model import Observation, Observed, TaskState
+from iriscw.jobs.model import AttemptEnd, Observation, Observed, TaskState
 from iriscw.jobs.scheduling.scheduler import SchedulerDecisions
 from iriscw.journal.records import REGISTRY
 from iriscw.runtime.vocabulary import ActorPath, Continue, Decision, Tell
@@ -100,7 +100,7 @@ class ObedientWorker(ScriptedWorker):
             known = self.attempts.get(stop.uid)
             if known is not None and known.ending is None:
                 ran = known.state is TaskState.RUNNING
-                ended.append(Observation(stop.uid, known.state, stop.ending, ran))
+                ended.append(Observation(stop.uid, known.state, AttemptEnd(stop.ending), ran))
         self.say(ended)
         for uid in orders.release:
             self.attempts.pop(uid, None)

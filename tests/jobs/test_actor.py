@@ -30,6 +30,7 @@ from iriscw.jobs.messages import (
     TerminateJob,
 )
 from iriscw.jobs.model import (
+    AttemptEnd,
     Band,
     Ending,
     Existing,
@@ -69,13 +70,16 @@ def failing(order):
     """Run for a second and fail."""
     return [
         (0.1, Observation("", TaskState.RUNNING, started=True)),
-        (1.0, Observation("", TaskState.RUNNING, Ending.FAILED, True, 1, Fault("", "boom"))),
+        (
+            1.0,
+            Observation("", TaskState.RUNNING, AttemptEnd(Ending.FAILED, exit_code=1, fault=Fault("", "boom")), True),
+        ),
     ]
 
 
 def refusing(order):
     """End before the user's code ran."""
-    return [(0.1, Observation("", TaskState.ASSIGNED, Ending.REFUSED, fault=Fault("", "no room")))]
+    return [(0.1, Observation("", TaskState.ASSIGNED, AttemptEnd(Ending.REFUSED, fault=Fault("", "no room"))))]
 
 
 def test_job_succeeds(world):
@@ -259,7 +263,17 @@ def test_terminal_state_waits_for_the_log(world, stored):
     """A task's end is shown when its last log byte is stored, and its room is free before that."""
     world.script = lambda order: [
         *succeed(order)[:2],
-        (1.2, Observation("", TaskState.RUNNING, Ending.SUCCEEDED, True, 0, log_offset=100, logs_stored=stored)),
+        (
+            1.2,
+            Observation(
+                "",
+                TaskState.RUNNING,
+                AttemptEnd(Ending.SUCCEEDED, exit_code=0),
+                True,
+                log_offset=100,
+                logs_stored=stored,
+            ),
+        ),
     ]
     world.add(worker_info(0))
     job_id = world.submit(command_spec())
@@ -281,7 +295,12 @@ def test_lost_log_is_named(world, stored):
     """A log store that gives up lets the task end, which says that its log is incomplete, by a byte too."""
     world.logs_stored = stored
     world.script = lambda order: [
-        (1.2, Observation("", TaskState.RUNNING, Ending.SUCCEEDED, True, 0, log_offset=100, logs_stored=40))
+        (
+            1.2,
+            Observation(
+                "", TaskState.RUNNING, AttemptEnd(Ending.SUCCEEDED, exit_code=0), True, log_offset=100, logs_stored=40
+            ),
+        )
     ]
     world.add(worker_info(0))
     job_id = world.submit(command_spec())
@@ -295,7 +314,17 @@ def test_lost_log_is_named(world, stored):
 def test_stored_log_needs_no_waiting(world, stored):
     """If the door has stored the whole log already nobody is asked."""
     world.script = lambda order: [
-        (1.2, Observation("", TaskState.RUNNING, Ending.SUCCEEDED, True, 0, log_offset=100, logs_stored=stored))
+        (
+            1.2,
+            Observation(
+                "",
+                TaskState.RUNNING,
+                AttemptEnd(Ending.SUCCEEDED, exit_code=0),
+                True,
+                log_offset=100,
+                logs_stored=stored,
+            ),
+        )
     ]
     world.add(worker_info(0))
     job_id = world.submit(command_spec())
@@ -437,7 +466,10 @@ def test_gang_is_placed_whole_and_goes_down_whole():
         if order.index == 1 and fail_once["left"]:
             fail_once["left"] -= 1
             return failing(order)
-        return [*succeed(order)[:2], (3.0, Observation("", TaskState.RUNNING, Ending.SUCCEEDED, True, 0))]
+        return [
+            *succeed(order)[:2],
+            (3.0, Observation("", TaskState.RUNNING, AttemptEnd(Ending.SUCCEEDED, exit_code=0), True)),
+        ]
 
     world = World(script=script)
     world.add(*(worker_info(number, cpus=1, slice_id=f"s{number % 2}") for number in range(3)))

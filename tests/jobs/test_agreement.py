@@ -19,12 +19,12 @@ from iriscw.jobs.links.agreement import (
     wish_for,
     word_of,
 )
-from iriscw.jobs.model import Ending, JobState, Observation, Suspension, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, JobState, Observation, Suspension, TaskState
 
 SPEC = command_spec(max_retries_failure=2, max_retries_preemption=2)
 ORDERED = (None, *Ending)
 ALIVE = tuple(Observation("u", state) for state in (TaskState.ASSIGNED, TaskState.BUILDING, TaskState.RUNNING))
-ENDED = tuple(Observation("u", TaskState.RUNNING, ending, True) for ending in Ending)
+ENDED = tuple(Observation("u", TaskState.RUNNING, AttemptEnd(ending), True) for ending in Ending)
 
 
 def judged(told, *, started, verdict=None):

@@ -6,14 +6,14 @@ from jobs_world import ScriptedWorker, World, command_spec, worker_info
 
 from iriscw.fleet.messages import WorkerLost
 from iriscw.jobs.messages import DescribeJob, ListTasks, TerminateJob
-from iriscw.jobs.model import Ending, JobState, Observation, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, JobState, Observation, TaskState
 from iriscw.jobs.records import AttemptEnded
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
 
 RUNS = [(0.1, Observation("", TaskState.RUNNING, started=True))]
-FAILS = Observation("", TaskState.RUNNING, Ending.FAILED, True, 1)
-OVERRUN = Observation("", TaskState.RUNNING, Ending.TIMED_OUT, True, -9)
-SUCCEEDS = Observation("", TaskState.RUNNING, Ending.SUCCEEDED, True, 0)
+FAILS = Observation("", TaskState.RUNNING, AttemptEnd(Ending.FAILED, exit_code=1), True)
+OVERRUN = Observation("", TaskState.RUNNING, AttemptEnd(Ending.TIMED_OUT, exit_code=-9), True)
+SUCCEEDS = Observation("", TaskState.RUNNING, AttemptEnd(Ending.SUCCEEDED, exit_code=0), True)
 
 
 class Pair:
@@ -75,7 +75,7 @@ class Pair:
         """The ends that were written down: index, ending, whether it counts as failure, as preemption."""
         self.sim.advance(0.1)  # the journal's
         ended = [each for each in self.sim.journal.read(self.path) if isinstance(each, AttemptEnded)]
-        return [(each.index, each.ending, each.failure, each.preemption) for each in ended]
+        return [(each.index, each.end.ending, each.failure, each.preemption) for each in ended]
 
 
 @pytest.mark.parametrize("seen", [FAILS, OVERRUN])
@@ -147,7 +147,7 @@ def test_who_was_stopped_hears_because_of_whom():
     assert [each.reason for each in (rows[0], rows[2])] == ["stopped because task 1 of its gang failed"] * 2
     assert "stopped because" not in rows[1].reason
     pair = Pair(2)
-    pair.ends(1, attrs.evolve(SUCCEEDS, ending=Ending.PREEMPTED))
+    pair.ends(1, attrs.evolve(SUCCEEDS, end=AttemptEnd(Ending.PREEMPTED, 0)))
     assert (0, Ending.GANG_STOPPED, False, False) in pair.records()
     (before,) = pair.sim.ask(pair.path, ListTasks()).rows[0].earlier
     assert before.reason == "stopped because another task of its gang ended"

@@ -65,7 +65,7 @@ class Gang:
         ended = [record for record in self.records if isinstance(record, AttemptEnded)]
         assert [record.uid for record in ended] == uids
         assert not any(record.failure or record.preemption for record in ended)
-        assert all(record.unstarted == (record.ending is not Ending.GANG_STOPPED) for record in ended)
+        assert all(record.unstarted == (record.end.ending is not Ending.GANG_STOPPED) for record in ended)
         assert not any(isinstance(message, RunAttempts | StopAttempts) for message in told)
         assert not self.ledger.live
         assert self.ledger.assembly is Assembly.NONE
@@ -276,7 +276,7 @@ def test_a_part_that_finds_no_room():
     cell.spec, cell.capacity = spec, spec.capacity
     torn.check()
     ended = [each for each in torn.sim.journal.read(f"/jobs/{torn.job_id}") if isinstance(each, AttemptEnded)]
-    assert Ending.GANG_STOPPED in [each.ending for each in ended]
+    assert Ending.GANG_STOPPED in [each.end.ending for each in ended]
 
 
 def test_a_gang_that_is_terminated_while_it_gathers():

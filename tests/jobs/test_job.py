@@ -6,7 +6,7 @@ from iriscw.jobs.job import views
 from iriscw.jobs.job.decisions import JobDecisions
 from iriscw.jobs.job.ledger import JobLedger, evolve
 from iriscw.jobs.messages import AttemptsObserved, AttemptsOver, JobDone, Placed, Placement
-from iriscw.jobs.model import Ending, JobState, Observation, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, JobState, Observation, TaskState
 from iriscw.jobs.records import AttemptPlaced, JobEnded
 from iriscw.runtime.vocabulary import ActorPath, Decision, Tell
 
@@ -24,7 +24,7 @@ def ledger_with(*records, **fields):
 def test_only_the_attempts_own_incarnation_counts():
     """INV-J2: what another worker, or another incarnation of this one, says of an attempt changes nothing."""
     ledger = ledger_with(AttemptPlaced(0, "u", 1, "w", "a", 1))
-    seen = (Observation("u", TaskState.RUNNING, Ending.SUCCEEDED, True, 0),)
+    seen = (Observation("u", TaskState.RUNNING, AttemptEnd(Ending.SUCCEEDED, exit_code=0), True),)
     for worker_id, incarnation in (("w", "b"), ("x", "a")):
         outcome = DECISIONS.observed(ledger, AttemptsObserved(worker_id, incarnation, seen), job_context())
         assert not isinstance(outcome, Decision) or outcome.records == ()

@@ -22,7 +22,7 @@ from iriscw.jobs.messages import (
     StopRest,
     TerminateJob,
 )
-from iriscw.jobs.model import Ending, JobState, Observation, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, JobState, Observation, TaskState
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.runtime.vocabulary import SECOND, ActorPath, Continue, SetTimer, Undelivered
 
@@ -90,7 +90,7 @@ def test_the_last_end_of_a_job_is_let_forget_although_its_link_had_no_room():
     walk = Walk(command_spec(replicas=1))
     walk.place(0, "w0")
     walk.full["w0"] = None
-    walk.see("u1", Observation("u1", TaskState.RUNNING, Ending.SUCCEEDED, True))
+    walk.see("u1", Observation("u1", TaskState.RUNNING, AttemptEnd(Ending.SUCCEEDED), True))
     assert walk.ledger.ended is not None
     assert [*walk.orders] == ["u1"]
     walk.catch_up()
@@ -201,10 +201,10 @@ def test_who_is_stopped_with_its_gang_is_called_so():
     placements = tuple(Placement(index, f"u{index}", "w0", "a") for index in range(3))
     walk.waiting.clear()
     walk.send(Placed(placements))
-    failed = Observation("u0", TaskState.RUNNING, Ending.FAILED, True, 1)
+    failed = Observation("u0", TaskState.RUNNING, AttemptEnd(Ending.FAILED, exit_code=1), True)
     assert endings(heard(walk, AttemptsObserved("w0", "a", (failed,)))) == {Ending.GANG_STOPPED}
     assert walk.ledger.verdict is None  # it may be that one of them was lost
-    stopped = [Observation(f"u{index}", TaskState.RUNNING, Ending.GANG_STOPPED, True) for index in (1, 2)]
+    stopped = [Observation(f"u{index}", TaskState.RUNNING, AttemptEnd(Ending.GANG_STOPPED), True) for index in (1, 2)]
     heard(walk, AttemptsObserved("w0", "a", tuple(stopped)))
     walk.settle()
     assert walk.ledger.ended.state is JobState.FAILED

@@ -5,7 +5,7 @@ from jobs_world import command_spec, job_context
 from iriscw.jobs.job.decisions import JobDecisions
 from iriscw.jobs.job.ledger import JobLedger, evolve
 from iriscw.jobs.messages import AttemptsLost, AttemptsObserved, Due, LinkNeedsDesired, ReleaseAttempts, StopAttempts
-from iriscw.jobs.model import Ending, JobState, Observation, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, JobState, Observation, TaskState
 from iriscw.jobs.records import (
     AttemptAdvanced,
     AttemptEnded,
@@ -38,7 +38,10 @@ def told(outcome, kind):
 
 def test_what_is_none_of_ours_is_stopped_or_forgotten():
     """An attempt nobody wants is stopped where it runs, and forgotten where it ended; nothing is recorded."""
-    alive, over = Observation("x", TaskState.RUNNING), Observation("y", TaskState.RUNNING, Ending.FAILED, True)
+    alive, over = (
+        Observation("x", TaskState.RUNNING),
+        Observation("y", TaskState.RUNNING, AttemptEnd(Ending.FAILED), True),
+    )
     outcome = DECISIONS.observed(ledger_with(), AttemptsObserved("w", "a", (alive, over)), job_context())
     assert told(outcome, StopAttempts) == [("w", StopAttempts("a", ("x",), Ending.KILLED))]
     assert told(outcome, ReleaseAttempts) == [("w", ReleaseAttempts("a", ("y",)))]
@@ -76,7 +79,7 @@ def test_a_fenced_worker_is_not_waited_for():
     ledger = ledger_with(PLACED, RUNS, WorkerSuspected("w", "a", "silent", 3), max_retries_preemption=1)
     outcome = DECISIONS.lost(ledger, AttemptsLost("w", "a", True, "its pod is gone"), job_context())
     (end, returned) = outcome.records
-    assert (type(end), end.ending, end.then) == (AttemptEnded, Ending.WORKER_LOST, TaskState.PENDING)
+    assert (type(end), end.end.ending, end.then) == (AttemptEnded, Ending.WORKER_LOST, TaskState.PENDING)
     assert returned == WorkerReturned("w", "a")
     assert CancelTimer(("lease", "w", "a")) in outcome.commands
 

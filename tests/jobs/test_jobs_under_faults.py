@@ -15,7 +15,7 @@ from iriscw.jobs.job import ledger as ledgers
 from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.links.agreement import AGREEMENT, Step, Told, Wish, Word
 from iriscw.jobs.messages import DescribeJob, JobChanged, SubmitJob, TerminateJob
-from iriscw.jobs.model import JOB_TERMINAL, Ending, Existing, JobState, Observation, TaskState
+from iriscw.jobs.model import JOB_TERMINAL, AttemptEnd, Ending, Existing, JobState, Observation, TaskState
 from iriscw.jobs.records import AttemptEnded
 from iriscw.jobs.registry import JobRegistry
 from raised import that
@@ -50,11 +50,20 @@ class Trial:
         running = (start, Observation("", TaskState.RUNNING, started=True))
         match self.rng.randrange(6):
             case 0:
-                return [running, (end, Observation("", TaskState.RUNNING, Ending.FAILED, True, 1))]
+                return [
+                    running,
+                    (end, Observation("", TaskState.RUNNING, AttemptEnd(Ending.FAILED, exit_code=1), True)),
+                ]
             case 1:
-                return [(start, Observation("", TaskState.BUILDING, Ending.REFUSED))]
+                return [(start, Observation("", TaskState.BUILDING, AttemptEnd(Ending.REFUSED)))]
             case _:
-                done = Observation("", TaskState.RUNNING, Ending.SUCCEEDED, True, 0, log_offset=self.rng.randrange(9))
+                done = Observation(
+                    "",
+                    TaskState.RUNNING,
+                    AttemptEnd(Ending.SUCCEEDED, exit_code=0),
+                    True,
+                    log_offset=self.rng.randrange(9),
+                )
                 return [running, (end, done)]
 
     # Safety

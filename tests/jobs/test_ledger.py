@@ -21,6 +21,7 @@ from iriscw.jobs.model import (
     MAX_ATTEMPTS_SHOWN,
     TASK_LIVE,
     TASK_TERMINAL,
+    AttemptEnd,
     Ending,
     JobState,
     Observation,
@@ -98,14 +99,18 @@ class Life:
             ending, started, logs = other
             said = "boom\n" * (ending is Ending.FAILED) * one
             seen = Observation(
-                uid, TaskState.RUNNING, ending, started, log_offset=3 * logs, fault=Fault("", said) if said else None
+                uid,
+                TaskState.RUNNING,
+                AttemptEnd(ending, fault=Fault("", said) if said else None),
+                started,
+                log_offset=3 * logs,
             )
             self.gone.append(uid)
             self.observe(uid, seen)
         elif kind == "stranger" and self.gone:
             gone = self.gone[one % len(self.gone)]
             before = attrs.evolve(self.ledger)
-            self.decide(AttemptsObserved("w0", "a", (Observation(gone, TaskState.RUNNING, other, True),)))
+            self.decide(AttemptsObserved("w0", "a", (Observation(gone, TaskState.RUNNING, AttemptEnd(other), True),)))
             assert before.counts == self.ledger.counts
         elif kind == "lose":
             self.decide(AttemptsLost(f"w{one}", "a", other, "test"))
@@ -149,7 +154,7 @@ def check(ledger):
     assert sorted(ledger.earlier) == sorted(earlier)
     assert not ledger.earlier.keys() & live.keys()
     kept = [each for task in ledger.tasks.values() for each in (task.attempt, *task.earlier)]
-    assert ledger.faults_chars == sum(len(each.fault) for each in kept)
+    assert ledger.faults_chars == sum(len(each.details) for each in kept)
     failed = [index for index, state in enumerate(states) if state is TaskState.FAILED]
     assert ledger.culprit == min(failed, default=None)
     if ledger.open:
@@ -190,7 +195,7 @@ def test_every_job_can_end(spec, steps, ending):
         life.step(*step)
     life.decide(TerminateJob("job-a"))
     for uid in list(life.ledger.live):
-        life.observe(uid, Observation(uid, TaskState.RUNNING, ending, True))
+        life.observe(uid, Observation(uid, TaskState.RUNNING, AttemptEnd(ending), True))
     for key, effect in list(life.runs.items()):
         life.decide(Completed(key, effect, effect.offset))
     life.decide(Settle(JobState.PENDING))
@@ -218,7 +223,9 @@ def again_and_again(life, index, times, fault=""):
         ending = Ending.FAILED if fault else Ending.REFUSED
         life.observe(
             uid,
-            Observation(uid, TaskState.RUNNING, ending, bool(fault), fault=Fault("", fault) if fault else None),
+            Observation(
+                uid, TaskState.RUNNING, AttemptEnd(ending, fault=Fault("", fault) if fault else None), bool(fault)
+            ),
         )
 
 
@@ -260,7 +267,7 @@ def test_what_a_job_says_is_bounded(monkeypatch):
     again_and_again(life, 0, 6, fault="01234\n6789")
     check(life.ledger)
     task = life.ledger.tasks[0]
-    assert [len(each.fault) for each in (*task.earlier, task.attempt)] == [0, 0, 10, 10]
+    assert [len(each.details) for each in (*task.earlier, task.attempt)] == [0, 0, 10, 10]
     assert life.ledger.faults_chars == 20
 
 
@@ -270,7 +277,7 @@ def test_a_start_is_remembered():
     life.step("place", 0, 0)
     (uid,) = life.ledger.live
     assert life.ledger.started_wall_ns == 0
-    life.observe(uid, Observation(uid, TaskState.RUNNING, Ending.FAILED, True))
+    life.observe(uid, Observation(uid, TaskState.RUNNING, AttemptEnd(Ending.FAILED), True))
     began = life.ledger.started_wall_ns
     assert began == life.ledger.tasks[0].attempt.started_wall_ns > 0
     again_and_again(life, 0, 1, fault="x")
@@ -284,12 +291,12 @@ def test_what_one_step_says_is_bounded_as_well(monkeypatch):
     for index in range(3):
         life.step("place", index, 0)
     seen = tuple(
-        Observation(uid, TaskState.RUNNING, Ending.FAILED, True, fault=Fault("", "01234\n6789"))
+        Observation(uid, TaskState.RUNNING, AttemptEnd(Ending.FAILED, fault=Fault("", "01234\n6789")), True)
         for uid in life.ledger.live
     )
     life.decide(AttemptsObserved("w0", "a", seen))
     check(life.ledger)
-    assert [len(task.attempt.fault) for task in life.ledger.tasks.values()] == [10, 10, 0]
+    assert [len(task.attempt.details) for task in life.ledger.tasks.values()] == [10, 10, 0]
 
 
 def test_the_fault_of_a_job_is_that_of_the_task_it_names():

@@ -18,6 +18,7 @@ from iriscw.jobs.messages import (
     StopAttempts,
 )
 from iriscw.jobs.model import (
+    AttemptEnd,
     Ending,
     GangPlace,
     Observation,
@@ -50,7 +51,7 @@ from iriscw.runtime.vocabulary import (
 
 SPEC = command_spec()
 RUNNING = Observation("u", TaskState.RUNNING, started=True)
-ENDED = Observation("u", TaskState.RUNNING, Ending.SUCCEEDED, True, 0)
+ENDED = Observation("u", TaskState.RUNNING, AttemptEnd(Ending.SUCCEEDED, exit_code=0), True)
 SUSPENDED = Observation("u", TaskState.RUNNING, started=True, suspension=Suspension.SUSPENDED, folder="/u")
 
 
@@ -293,7 +294,8 @@ def test_a_job_is_told_what_one_decision_may_record(number, fault, parts):
     """Not more attempts at a time, nor more of what they say, than a step has (INV-R10); nothing is left out."""
     wire = Wire()
     seen = tuple(
-        attrs.evolve(ENDED, uid=f"u{each}", fault=Fault("", fault) if fault else None) for each in range(number)
+        attrs.evolve(ENDED, uid=f"u{each}", end=AttemptEnd(Ending.FAILED, fault=Fault("", fault) if fault else None))
+        for each in range(number)
     )
     wire.synced(*(Desired(order(each.uid), True, None) for each in seen))
     told = [message.observations for _, message in wire.up(*seen).told]

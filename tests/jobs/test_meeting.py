@@ -14,7 +14,7 @@ from iriscw.jobs.job.ledger import JobLedger, compact, evolve
 from iriscw.jobs.meeting.messages import EndpointRow, EndpointsChanged, ListEndpoints
 from iriscw.jobs.meeting.places import ranks
 from iriscw.jobs.messages import AttemptsObserved, LinkNeedsDesired, Placed, Placement, RunAttempts, StopAttempts
-from iriscw.jobs.model import Ending, Observation, Suspension, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.suspension.moves import after, keep, kept, resumption_of
 from iriscw.jobs.suspension.records import AttemptFreezing, AttemptVacated
 from iriscw.runtime.vocabulary import Continue, Decision, Emit, Reply, ReplyTo, Tell
@@ -142,7 +142,7 @@ def test_a_leader_without_an_address_is_not_waited_for(ending):
     """A worker of an earlier version names no port, and a leader may end before it is seen to run: the others go."""
     gang = Bench()
     gang.place()
-    told = orders(gang.sees(0, ending=ending, exit_code=None if ending is None else 0))
+    told = orders(gang.sees(0, end=None if ending is None else AttemptEnd(ending, 0)))
     assert waiting(told) == []
     assert {order.gang.leader_host for order in told.values()} == {""}
 
@@ -151,12 +151,12 @@ def test_a_leader_that_fails_stops_its_gang():
     """Nobody goes on without it: members that wait are stopped, and the next gang meets its own leader."""
     gang = Bench(max_retries_failure=1)
     gang.place()
-    told = gang.sees(0, ending=Ending.FAILED, exit_code=1)
+    told = gang.sees(0, end=AttemptEnd(Ending.FAILED, 1))
     assert orders(told) == {}
     stopped = [uid for each in told if isinstance(each, StopAttempts) for uid in each.uids]
     assert sorted(stopped) == [gang.uids[index] for index in (1, 2, 3)]
     for index in (1, 2, 3):
-        gang.sees(index, TaskState.BUILDING, ending=Ending.GANG_STOPPED)
+        gang.sees(index, TaskState.BUILDING, end=AttemptEnd(Ending.GANG_STOPPED))
     assert waiting(gang.place()) == [1, 2, 3]
 
 
@@ -167,9 +167,9 @@ def test_another_leader_is_another_address():
     gang.leader_runs()
     for index in (1, 2, 3):
         gang.sees(index)
-    gang.sees(2, ending=Ending.FAILED, exit_code=1)
+    gang.sees(2, end=AttemptEnd(Ending.FAILED, 1))
     for index in (0, 1, 3):
-        gang.sees(index, ending=Ending.GANG_STOPPED)
+        gang.sees(index, end=AttemptEnd(Ending.GANG_STOPPED))
     assert waiting(gang.place()) == [1, 2, 3]
     assert waiting(gang.restarted().desired()) == [1, 2, 3]
     told = gang.leader_runs(host="10.0.0.2", rendezvous_port=20_001)
@@ -183,10 +183,10 @@ def test_what_has_succeeded_is_not_met_again():
     gang.leader_runs()
     for index in (1, 2, 3):
         gang.sees(index)
-    gang.sees(0, ending=Ending.SUCCEEDED, exit_code=0)
-    gang.sees(1, ending=Ending.FAILED, exit_code=1)
+    gang.sees(0, end=AttemptEnd(Ending.SUCCEEDED, 0))
+    gang.sees(1, end=AttemptEnd(Ending.FAILED, 1))
     for index in (2, 3):
-        gang.sees(index, ending=Ending.GANG_STOPPED)
+        gang.sees(index, end=AttemptEnd(Ending.GANG_STOPPED))
     told = gang.place((1, 2, 3))
     assert waiting(told) == []
     assert {order.gang.leader_host for order in told.values()} == {"10.0.0.1"}
@@ -211,9 +211,9 @@ def test_endpoints_are_those_of_attempts_that_run():
     assert job.endpoints().rows == tuple(
         EndpointRow(index, job.uids[index], f"h{index}", (("a", index),)) for index in (0, 2)
     )
-    job.sees(2, ending=Ending.FAILED, exit_code=1, host="h2", ports=(("a", 2),))
+    job.sees(2, end=AttemptEnd(Ending.FAILED, 1), host="h2", ports=(("a", 2),))
     assert [row.index for row in job.endpoints().rows] == [0]
-    job.sees(0, ending=Ending.SUCCEEDED, exit_code=0)
+    job.sees(0, end=AttemptEnd(Ending.SUCCEEDED, 0))
     page = job.endpoints()
     assert (page.rows, page.over, page.ended) == ((), (0,), False)
     assert job.ledger.reached == {}  # nor is anything kept of them
@@ -277,7 +277,7 @@ def test_nobody_waits_for_ever(steps):
             gang.sees(index, state, host=f"h{gang.uids[index]}", rendezvous_port=1)
         elif kind in ("succeeds", "fails") and ledger.holder(index) is not None:
             ending = Ending.SUCCEEDED if kind == "succeeds" else Ending.FAILED
-            gang.sees(index, ending=ending, exit_code=int(kind == "fails"))
+            gang.sees(index, end=AttemptEnd(ending, int(kind == "fails")))
         desired = gang.desired()
         met = gang.ledger.met
         leader = gang.ledger.holder(0)

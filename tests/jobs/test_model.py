@@ -13,6 +13,7 @@ from iriscw.jobs.model import (
     TASK_LIVE,
     TASK_TERMINAL,
     Attempt,
+    AttemptEnd,
     Ending,
     TaskState,
     attempt_uid,
@@ -97,5 +98,5 @@ def test_attempt_lives_until_it_ends():
     """An attempt without an ending may have a process."""
     attempt = Attempt("u", 1, "w", "a", TaskState.ASSIGNED, 0)
     assert attempt.live
-    attempt.ending = Ending.KILLED
+    attempt.end = AttemptEnd(Ending.KILLED)
     assert not attempt.live

@@ -1,13 +1,16 @@
 """What is journaled can be read again."""
 
+import json
+
 import attrs
 import pytest
 from jobs_world import command_spec
 
 from iriscw.cloud.model import Constraint, Mode, Op
 from iriscw.jobs import records
-from iriscw.jobs.model import Band, Ending, JobState, TaskState, canonical_spec
+from iriscw.jobs.model import AttemptEnd, Band, Ending, JobState, TaskState, canonical_spec
 from iriscw.jobs.records import load_spec, store_spec
+from iriscw.jobs.traits import Fault
 from iriscw.journal.codec import Mismatch, codec_for
 from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.records import REGISTRY
@@ -33,7 +36,9 @@ FACTS = [
     records.AttemptAdvanced(1, "u", TaskState.RUNNING, 4),
     records.AttemptEquipped(1, "u", ("GPU-1", "GPU-2")),
     records.AttemptOverran(1, "u", 5),
-    records.AttemptEnded(1, "u", Ending.FAILED, TaskState.PENDING, 6, failure=True, exit_code=-9, log_offset=7),
+    records.AttemptEnded(
+        1, "u", AttemptEnd(Ending.FAILED, exit_code=-9), TaskState.PENDING, 6, failure=True, log_offset=7
+    ),
     records.LogsSettled(1, "u", complete=False),
     records.WorkerSuspected("w", "a", "silent", 1),
     records.WorkerReturned("w", "a"),
@@ -41,7 +46,8 @@ FACTS = [
     records.JobEnded(JobState.FAILED, "why", 2),
     records.JobBegan(9),
     records.AttemptKept(
-        1, "u", 2, "w", "a", TaskState.RUNNING, 3, 4, 5, Ending.FAILED, 1, "boom", 7, overran=False, fault="a\nboom"
+        *(1, "u", 2, "w", "a", TaskState.RUNNING, 3, 4, 5),
+        *(AttemptEnd(Ending.FAILED, 1, Fault("", "a\nboom", sentence="Why: boom")), 7, False),
     ),
 ]
 
@@ -71,7 +77,7 @@ def test_an_older_journal_is_read():
         '"preemption":false,"unstarted":false,"exit_code":1,"reason":"boom","log_offset":7,"logs_due":false}]'
     )
     (read,) = REGISTRY.decode(Entry(1, "/jobs/job-a", EntryKind.RECORD, ended))
-    assert (read.reason, read.fault) == ("boom", "")
+    assert read.end == AttemptEnd(Ending.FAILED, 1, Fault("", "boom"))
     kept = (
         '["jobs.task_kept",1,{"index":1,"state":"RUNNING","since_wall_ns":1,"failures":0,"preemptions":0,"unstarted":0,'
         '"logs_due":false,"logs_lost":false,"uid":"u","number":1,"worker_id":"w","incarnation":"a",'
@@ -79,7 +85,21 @@ def test_an_older_journal_is_read():
         '"exit_code":null,"reason":"","log_offset":0,"overran":false}]'
     )
     (read,) = REGISTRY.decode(Entry(1, "/jobs/job-a", EntryKind.RECORD, kept))
-    assert (read.started_wall_ns, read.fault) == (2, "")
+    assert (read.started_wall_ns, read.end) == (2, None)
+
+
+@pytest.mark.parametrize(("said", "reason", "details"), [("", "", ""), ("boom", "boom", ""), ("X: y", "X: y", "a\nb")])
+def test_an_end_of_before_is_gathered(said, reason, details):
+    """Version 1 kept an end in parts, in snapshots as well; what it said reads as it did."""
+    parts = f'"ending":"FAILED","exit_code":-9,"reason":"{said}","fault":{json.dumps(details)}'
+    kept = (
+        '["jobs.attempt_kept",1,{"index":1,"uid":"u","number":1,"worker_id":"w","incarnation":"a",'
+        '"attempt_state":"RUNNING","placed_wall_ns":1,"started_wall_ns":2,"ended_wall_ns":3,'
+        f'{parts},"log_offset":0,"overran":false}}]'
+    )
+    (read,) = REGISTRY.decode(Entry(1, "/jobs/job-a", EntryKind.RECORD, kept))
+    end = read.end
+    assert (end.ending, end.exit_code, end.reason, end.details) == (Ending.FAILED, -9, reason, details)
 
 
 def test_spec_round_trip():

@@ -24,7 +24,7 @@ from iriscw.jobs.messages import (
     Refusal,
     Rested,
 )
-from iriscw.jobs.model import Ending, JobState, Observation, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, JobState, Observation, TaskState
 from iriscw.jobs.scheduling.explaining import explain_pending
 from iriscw.jobs.scheduling.refusals import (
     FIRST_PAUSE,
@@ -47,7 +47,14 @@ NO_PAYLOAD = "there is no object payloads/00"
 
 def refusing(order, *, reason=FULL, unstartable=False):
     """Refuse at once."""
-    return [(0, Observation("", TaskState.ASSIGNED, Ending.REFUSED, fault=Fault("", reason), unstartable=unstartable))]
+    return [
+        (
+            0,
+            Observation(
+                "", TaskState.ASSIGNED, AttemptEnd(Ending.REFUSED, fault=Fault("", reason)), unstartable=unstartable
+            ),
+        )
+    ]
 
 
 class Fleet(World):

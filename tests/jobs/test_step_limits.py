@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 from metering import Meter, OneSlice
 
 from iriscw.jobs.messages import DescribeJob, TerminateJob
-from iriscw.jobs.model import Ending, JobState, Observation, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, JobState, Observation, TaskState
 from iriscw.jobs.scheduling.placement import MAX_ATTEMPTS_PER_WORKER
 from iriscw.jobs.step_limits import STEP_ATTEMPTS, STEP_BYTES, STEP_WORKERS, parts_of, steps_of
 from iriscw.jobs.traits import Fault
@@ -162,10 +162,10 @@ def test_what_workers_say_is_cut(sizes):
         Observation(
             str(n),
             TaskState.RUNNING,
-            Ending.FAILED,
+            AttemptEnd(
+                Ending.FAILED, exit_code=1, fault=Fault("", ("é" if odd else "f") * fault + "\n" + "r" * reason)
+            ),
             True,
-            1,
-            Fault("", ("é" if odd else "f") * fault + "\n" + "r" * reason),
         )
         for n, (fault, reason, odd) in enumerate(sizes)
     )

@@ -9,7 +9,7 @@ from iriscw.cloud.model import Capacity
 from iriscw.fleet.messages import WorkerLost, WorkerReady
 from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded, TaskNotRunning
 from iriscw.jobs.messages import DescribeJob, ListJobs, ListTasks, TerminateJob
-from iriscw.jobs.model import Ending, JobState, Observation, Suspension, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, JobState, Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed
 from iriscw.jobs.suspension.messages import CheckpointLeft, PhaseOver, ResumeTask, SuspendTask
 from raised import that
@@ -316,12 +316,14 @@ def test_the_log_of_one_that_lost_its_worker_while_it_was_frozen():
     assert not bench.row.logs_complete, "also by what is on the disk"
 
 
-@pytest.mark.parametrize("said", [{"log_offset": 5}, {"exit_code": 0}])
+@pytest.mark.parametrize("said", [{"log_offset": 5}, {"end": AttemptEnd(Ending.SUCCEEDED, 0)}])
 def test_the_log_of_one_that_came_back_and_ended_at_once(said):
     """Its new worker has seen it run, though it never said so before the end: it tells how long the log is."""
     bench = Deserted()
     worker, seen = bench.worker()
-    over = attrs.evolve(seen, ending=Ending.SUCCEEDED, suspension=Suspension.NONE, folder="", **said)
+    over = attrs.evolve(
+        seen, **{"end": AttemptEnd(Ending.SUCCEEDED), "suspension": Suspension.NONE, "folder": "", **said}
+    )
     worker.becomes(over)
     bench.sim.advance(1)
     assert (bench.row.state, bench.row.logs_complete) == (TaskState.SUCCEEDED, True)

@@ -4,7 +4,7 @@ import traceback
 
 import pytest
 
-from iriscw.jobs.traits import one_line
+from iriscw.jobs.traits import MAX_DETAIL_LINES, Fault, kept_fault, one_line
 
 
 class Own(Exception):
@@ -73,3 +73,18 @@ def test_what_is_no_traceback():
     assert one_line("starting\n+ rm -r /x\n\n") == "+ rm -r /x"
     assert one_line("exit code 3", "FAILED") == "exit code 3"
     assert one_line("x\n| a table |", "ResultMissing") == "| a table |"
+
+
+@pytest.mark.parametrize("lines", [0, 1, MAX_DETAIL_LINES + 3])
+@pytest.mark.parametrize("kind", ["", "ValueError"])
+def test_what_is_kept_says_what_it_said(lines, kind):
+    """Cutting a fault to what is kept of it changes neither its sentence nor its last lines, once or twice."""
+    fault = Fault(kind, "\n".join(["ValueError: boom", *("a note" for _ in range(lines))]))
+    once = kept_fault(fault.reason, fault.details)
+    twice = kept_fault(once.reason, once.details)
+    assert (once.reason, once.details) == (twice.reason, twice.details) == (fault.reason, fault.details)
+
+
+def test_nothing_is_kept_of_nothing():
+    """Who ends without a word has no fault."""
+    assert kept_fault("", "") is None

@@ -5,7 +5,7 @@ from jobs_world import command_spec
 from iriscw.jobs.job import views
 from iriscw.jobs.job.ledger import JobLedger, evolve
 from iriscw.jobs.messages import MAX_PAGE, DescribeJob, ListTasks
-from iriscw.jobs.model import Ending, JobState, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, JobState, TaskState
 from iriscw.jobs.records import (
     AttemptAdvanced,
     AttemptEnded,
@@ -15,6 +15,7 @@ from iriscw.jobs.records import (
     VerdictReached,
     WorkerSuspected,
 )
+from iriscw.jobs.traits import Fault
 
 
 def ledger_with(*records, **fields):
@@ -28,9 +29,9 @@ def ledger_with(*records, **fields):
 RUNNING = (AttemptPlaced(0, "u", 1, "w", "a", 6), AttemptAdvanced(0, "u", TaskState.RUNNING, 7))
 
 
-def ended(ending, then, **fields):
+def ended(ending, then, exit_code=None, fault=None, **fields):
     """Return the record of an end."""
-    return AttemptEnded(0, "u", ending, then, 8, log_offset=9, **fields)
+    return AttemptEnded(0, "u", AttemptEnd(ending, exit_code, fault), then, 8, log_offset=9, **fields)
 
 
 def test_untouched_tasks_are_shown():
@@ -67,14 +68,16 @@ def test_lost_logs_and_workers_are_named():
     ledger = ledger_with(*RUNNING, WorkerSuspected("w", "a", "silent", 8))
     assert "out of reach (silent)" in views.answer(ledger, ListTasks(), "").rows[0].reason
     assert "1 workers out of reach, first w" in views.answer(ledger, DescribeJob(), "").reason
-    evolve(ledger, ended(Ending.WORKER_LOST, TaskState.WORKER_FAILED, reason="gone"))
+    evolve(ledger, ended(Ending.WORKER_LOST, TaskState.WORKER_FAILED, fault=Fault("", "gone")))
     (row,) = views.answer(ledger, ListTasks(), "").rows
     assert (row.reason, row.logs_complete) == ("gone; the last log lines may be missing", False)
 
 
 def test_a_lost_log_is_the_attempts_own():
     """The attempt that lost the end of its log says so, not the one that follows it."""
-    ledger = ledger_with(*RUNNING, ended(Ending.WORKER_LOST, TaskState.PENDING, preemption=True, reason="gone"))
+    ledger = ledger_with(
+        *RUNNING, ended(Ending.WORKER_LOST, TaskState.PENDING, preemption=True, fault=Fault("", "gone"))
+    )
     evolve(ledger, AttemptPlaced(0, "v", 2, "w", "a", 9))
     (row,) = views.answer(ledger, ListTasks(), "").rows
     assert (row.uid, row.reason) == ("v", "")
@@ -92,30 +95,30 @@ def test_retries_are_rows():
     """A task's row has its earlier attempts, newest first, each with how it ended, where and when."""
     ledger = ledger_with(
         *RUNNING,
-        AttemptEnded(0, "u", Ending.FAILED, TaskState.PENDING, 8, True, exit_code=1, reason="boom", fault="a\nboom"),
+        AttemptEnded(0, "u", AttemptEnd(Ending.FAILED, 1, Fault("", "a\nboom")), TaskState.PENDING, 8, True),
         AttemptPlaced(0, "v", 2, "x", "b", 9),
-        AttemptEnded(0, "v", Ending.REFUSED, TaskState.PENDING, 10, reason="no room"),
+        AttemptEnded(0, "v", AttemptEnd(Ending.REFUSED, fault=Fault("", "no room")), TaskState.PENDING, 10),
         AttemptPlaced(0, "y", 3, "w", "a", 11),
     )
     (row,) = views.answer(ledger, ListTasks(), "").rows
-    assert (row.uid, row.attempt.number, row.attempt.placed_wall_ns, row.attempt.fault) == ("y", 3, 11, "")
+    assert (row.uid, row.attempt.number, row.attempt.placed_wall_ns, row.attempt.details) == ("y", 3, 11, "")
     assert [(each.uid, each.number, each.worker_id, each.ending) for each in row.earlier] == [
         ("v", 2, "x", Ending.REFUSED),
         ("u", 1, "w", Ending.FAILED),
     ]
     first = row.earlier[1]
-    assert (first.exit_code, first.reason, first.fault) == (1, "boom", "a\nboom")
+    assert (first.exit_code, first.reason, first.details) == (1, "boom", "a\nboom")
     assert (first.placed_wall_ns, first.started_wall_ns, first.ended_wall_ns) == (6, 7, 8)
     assert row.earlier[0].started_wall_ns == 0
 
 
 def test_faults_wait_for_logs_and_end_up_in_the_job():
     """What the user's code said is shown with the end of its log, not before; a failed job says it too."""
-    ledger = ledger_with(*RUNNING, ended(Ending.FAILED, TaskState.FAILED, fault="a\nb", logs_due=True))
-    shown = views.answer(ledger, ListTasks(), "").rows[0].attempt
-    assert (shown.fault, shown.reason) == ("", views.LAST_LINES_DUE)
+    ledger = ledger_with(*RUNNING, ended(Ending.FAILED, TaskState.FAILED, fault=Fault("", "a\nb"), logs_due=True))
+    row = views.answer(ledger, ListTasks(), "").rows[0]
+    assert (row.attempt.details, row.attempt_reason) == ("", views.LAST_LINES_DUE)
     evolve(ledger, LogsSettled(0, "u", complete=True))
-    assert views.answer(ledger, ListTasks(), "").rows[0].attempt.fault == "a\nb"
+    assert views.answer(ledger, ListTasks(), "").rows[0].attempt.details == "a\nb"
     assert views.answer(ledger, DescribeJob(), "").fault == ""
     evolve(ledger, JobEnded(JobState.FAILED, "why", 9))
     view = views.answer(ledger, DescribeJob(), "")

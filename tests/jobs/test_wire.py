@@ -12,6 +12,7 @@ from iriscw.jobs import wire
 from iriscw.jobs.messages import JobRow, JobTally, JobView, TaskRow
 from iriscw.jobs.model import (
     Attempt,
+    AttemptEnd,
     Band,
     Ending,
     Entrypoint,
@@ -116,7 +117,7 @@ def test_faults_keep_their_last_lines(text: str, kept: str) -> None:
 
 def row_of(number: int, **more: object) -> Attempt:
     """An attempt that failed."""
-    fields = {"ending": Ending.FAILED, "exit_code": 1, "reason": "boom", "fault": "", "log_offset": 4}
+    fields = {"end": AttemptEnd(Ending.FAILED, 1, Fault("", "boom")), "log_offset": 4}
     fields |= {"worker_id": "w", "incarnation": "a"}
     times = {
         f"{what}_wall_ns": (number * 10 + n) * MILLISECOND for n, what in enumerate(("placed", "started", "ended"))
@@ -146,7 +147,10 @@ def test_a_reason_names_its_error_once(kind: str, text: str, reason: str) -> Non
 def test_attempts_are_written_newest_first() -> None:
     """A task has its latest attempt first, then the earlier ones, each with its times, exit, worker and fault."""
     latest = Attempt("u3", 3, "x", "a", TaskState.RUNNING, placed_wall_ns=7 * MILLISECOND, gpus=("GPU-1",))
-    earlier = (row_of(2, fault="a\nboom"), row_of(1, ending=Ending.REFUSED, exit_code=None))
+    earlier = (
+        row_of(2, end=AttemptEnd(Ending.FAILED, 1, Fault("", "a\nboom"))),
+        row_of(1, end=AttemptEnd(Ending.REFUSED, fault=Fault("", "boom"))),
+    )
     row = TaskRow(0, TaskState.RUNNING, failures=2, worker_id="x", attempt=latest, earlier=earlier)
     newest, second, first = wire.task_status("job-a", row, "").attempts
     assert (newest.attempt_uid, newest.attempt_number, newest.state) == ("u3", 2, v1.TaskState.RUNNING)
@@ -166,8 +170,9 @@ def test_why_an_attempt_ended_is_one_sentence_for_clients() -> None:
     row = TaskRow(
         0,
         TaskState.RUNNING,
-        attempt=row_of(2, ending=None, reason="worker out of reach"),
-        earlier=(row_of(1, fault="a\nboom"),),
+        attempt=row_of(2, end=None),
+        attempt_reason="worker out of reach",
+        earlier=(row_of(1, end=AttemptEnd(Ending.FAILED, 1, Fault("", "a\nboom"))),),
     )
     sent = wire.task_status("job-a", row, "")
     lives, failed = read_task(sent).attempts
@@ -290,10 +295,11 @@ def test_other_bytes_are_left_to_the_library(data: bytes) -> None:
         assert decode(ack, v1.ControllerMessage).heartbeat_ack == v1.HeartbeatAck(sequence=read.heartbeat.sequence)
 
 
-def ended(ending: Ending, **changes: object) -> Observation:
+def ended(ending: Ending, exit_code: int | None = None, fault: Fault | None = None, **changes: object) -> Observation:
     kind = "TaskTimeout" if ending is Ending.TIMED_OUT else "Kind"
-    fault = None if ending is Ending.SUCCEEDED else Fault(kind, "text")
-    return Observation("a1", TaskState.RUNNING, **{"started": True, "ending": ending, "fault": fault, **changes})
+    said = None if ending is Ending.SUCCEEDED else Fault(kind, "text")
+    end = AttemptEnd(ending, exit_code, fault or said)
+    return Observation("a1", TaskState.RUNNING, end, **{"started": True, **changes})
 
 
 @pytest.mark.parametrize("ending", list(Ending))
@@ -375,7 +381,7 @@ def attrs_of(seen: Observation) -> dict[str, object]:
 def test_of_what_did_not_fail_by_itself_a_sentence_is_kept() -> None:
     """Only a failure of the user's code has more to say than fits into one line."""
     fault = Fault("Kind", "first\nlast")
-    assert wire.read_observation(wire.observation(ended(Ending.FAILED, fault=fault)), logs_stored=0).fault == fault
+    assert wire.read_observation(wire.observation(ended(Ending.FAILED, fault=fault)), logs_stored=0).end.fault == fault
     stopped = wire.read_observation(wire.observation(ended(Ending.KILLED, fault=fault)), logs_stored=0)
     assert (stopped.reason, stopped.details) == ("Kind: last", "")
 
@@ -384,7 +390,7 @@ def test_of_what_did_not_fail_by_itself_a_sentence_is_kept() -> None:
 @pytest.mark.parametrize("told", [True, False])
 def test_a_client_reads_how_an_attempt_ended(ending: Ending | None, told: bool) -> None:
     """One enum from the worker to the client; a controller of an earlier version tells it in other places."""
-    row = TaskRow(0, TaskState.RUNNING, attempt=row_of(1, ending=ending))
+    row = TaskRow(0, TaskState.RUNNING, attempt=row_of(1, end=None if ending is None else AttemptEnd(ending)))
     sent = wire.task_status("job-a", row, "")
     if not told:
         sent.attempts[0].ending = v1.Ending.UNSPECIFIED

@@ -33,7 +33,7 @@ def ends(plan):
 
     def durable(path, record):
         if isinstance(record, AttemptEnded):
-            seen.append((record.ending, record.exit_code, record.reason, record.failure, record.preemption))
+            seen.append((record.end.ending, record.end.exit_code, record.end.reason, record.failure, record.preemption))
         written(path, record)
 
     world.system.disk.written = durable

@@ -380,7 +380,7 @@ def test_too_few_are_the_workers_failure_and_not_the_jobs() -> None:
         bench.drain()
     seen = bench.attempts["a2"].observation()
     assert (seen.ending, seen.started) == (Ending.REFUSED, False)
-    assert (seen.fault.kind, seen.fault.text) == (
+    assert (seen.end.fault.kind, seen.end.fault.text) == (
         "TooFewGpus",
         "it needs 4 GPUs, and 3 of this worker's are free",
     )

@@ -184,7 +184,7 @@ def test_a_timeout_goes_on_after_a_restart() -> None:
         assert SetTimer("timeout", left, Due("timeout")) in actor.commands
     actor.tell(Due("timeout"))
     actor.tell(Completed("await", AwaitEnd("a1"), Finish(ProcessEnd(signal=15, stopped=True), 9)))
-    assert (actor.reports[-1].ending, actor.reports[-1].fault.kind) == (Ending.TIMED_OUT, "TaskTimeout")
+    assert (actor.reports[-1].ending, actor.reports[-1].end.fault.kind) == (Ending.TIMED_OUT, "TaskTimeout")
 
 
 def test_a_stop_while_it_starts_waits_for_the_process() -> None:
@@ -205,7 +205,7 @@ def test_a_start_that_was_given_up_in_time_ended_as_it_was_stopped(cause: StopCa
     actor.tell(StopAttempt("a1", cause, 7))
     actor.tell(Failed("start", Start(ORDER), AttemptWithdrawn("it was stopped before it began")))
     end = actor.reports[-1]
-    assert (end.ending, end.started, end.fault.kind) == (STOPPED[cause], False, "AttemptWithdrawn")
+    assert (end.ending, end.started, end.end.fault.kind) == (STOPPED[cause], False, "AttemptWithdrawn")
 
 
 def test_a_withdrawal_that_failed_is_tried_again_while_it_matters() -> None:
@@ -259,7 +259,7 @@ def test_a_start_that_failed(error: Exception, outcome: Ending) -> None:
     actor = Actor().to(AttemptPhase.STARTING)
     actor.tell(Failed("start", Start(ORDER), error))
     assert (actor.reports[-1].ending, actor.reports[-1].started) == (outcome, False)
-    assert actor.reports[-1].fault.kind == type(error).__name__
+    assert actor.reports[-1].end.fault.kind == type(error).__name__
 
 
 def test_an_unknown_specification_is_missing() -> None:

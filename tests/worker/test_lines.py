@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from iriscw.dialling.messages import Disconnected
-from iriscw.jobs.model import Ending, Observation, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Observation, TaskState
 from iriscw.jobs.traits import Fault
 from iriscw.worker.lines import JsonLines, note
 from iriscw.worker.messages import AttemptChanged, LeaseExpired
@@ -31,7 +31,9 @@ def test_a_line_is_json_with_ids_and_extras() -> None:
 def test_events_are_noted_with_their_level(caplog: pytest.LogCaptureFixture) -> None:
     """A change is information, a broken stream a warning, an ended lease an error; a fault's text stays out."""
     caplog.set_level(logging.INFO)
-    ended = Observation("a1", TaskState.RUNNING, Ending.FAILED, fault=Fault("ValueError", "what the user printed"))
+    ended = Observation(
+        "a1", TaskState.RUNNING, AttemptEnd(Ending.FAILED, fault=Fault("ValueError", "what the user printed"))
+    )
     note(AttemptChanged("job-a/0", AttemptPhase.ENDED, ended))
     note(Disconnected("gone", 5))
     note(LeaseExpired(3))

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import Controller, serving, settings, world
 
-from iriscw.jobs.model import Ending, Observation, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Observation, TaskState
 from iriscw.jobs.traits import Fault, ResultFacts
 from iriscw.processes.ends import ProcessEnd
 from iriscw.proto.iriscw import v1
@@ -89,13 +89,13 @@ def test_what_is_no_result_is_not_described() -> None:
 
 def test_an_end_whose_result_is_lost() -> None:
     """What succeeded has failed for that reason; what ended otherwise keeps its own."""
-    good = Observation("a1", TaskState.RUNNING, Ending.SUCCEEDED, True, result=FACTS)
+    good = Observation("a1", TaskState.RUNNING, AttemptEnd(Ending.SUCCEEDED), True, result=FACTS)
     lost = good.without_result(FAULT)
-    assert (lost.ending, lost.fault, lost.result) == (Ending.FAILED, FAULT, None)
+    assert (lost.ending, lost.end.fault, lost.result) == (Ending.FAILED, FAULT, None)
     own = Fault("ValueError", "bad")
-    raised = Observation("a1", TaskState.RUNNING, Ending.FAILED, True, result=FACTS, fault=own)
+    raised = Observation("a1", TaskState.RUNNING, AttemptEnd(Ending.FAILED, fault=own), True, result=FACTS)
     lost = raised.without_result(FAULT)
-    assert (lost.ending, lost.fault, lost.result) == (Ending.FAILED, own, None)
+    assert (lost.ending, lost.end.fault, lost.result) == (Ending.FAILED, own, None)
 
 
 # Over the real protocol

@@ -2,7 +2,7 @@
 
 import pytest
 
-from iriscw.jobs.model import Ending
+from iriscw.jobs.model import AttemptEnd, Ending
 from iriscw.jobs.traits import Fault, ResultFacts
 from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.records import REGISTRY
@@ -53,10 +53,16 @@ GOLDEN = [
     (AttemptThawed(), '["worker.attempt_thawed",1,{}]'),
     (AttemptStopping(StopCause.GANG, 9), '["worker.attempt_stopping",1,{"cause":"gang","grace_ns":9}]'),
     (
-        AttemptEnded(Ending.FAILED, 8, True, 1, None, Fault("ValueError", "no"), 11, ResultFacts(2, "ab", "3.11")),
+        AttemptEnded(
+            AttemptEnd(Ending.FAILED, exit_code=1, fault=Fault("ValueError", "no")),
+            8,
+            True,
+            log_bytes=11,
+            result=ResultFacts(2, "ab", "3.11"),
+        ),
         (
-            '["worker.attempt_ended",2,{"ending":"FAILED","exit_code":1,"exit_signal":null,"fault":{"kind":"ValueError",'
-            '"retryable":false,"text":"no"},"log_bytes":11,"result":{"python":"3.11",'
+            '["worker.attempt_ended",3,{"end":{"ending":"FAILED","exit_code":1,"fault":{"kind":"ValueError",'
+            '"retryable":false,"sentence":"","text":"no"}},"log_bytes":11,"result":{"python":"3.11",'
             '"sha256":"ab","size_bytes":2},"wall_ns":8,"was_started":true}]'
         ),
     ),
@@ -65,7 +71,28 @@ GOLDEN = [
 EARLIER = [
     *(
         (
-            AttemptEnded(ending, 8, started),
+            AttemptEnded(AttemptEnd(ending, code, fault), 8, True, 11, ResultFacts(2, "ab", "3.11")),
+            (
+                f'["worker.attempt_ended",2,{{"ending":"{ending.value}",{exit_},"log_bytes":11,"result":'
+                '{"python":"3.11","sha256":"ab","size_bytes":2},"wall_ns":8,"was_started":true}]'
+            ),
+        )
+        for ending, code, exit_, fault in [
+            (
+                *(
+                    Ending.FAILED,
+                    1,
+                    '"exit_code":1,"exit_signal":null,"fault":{"kind":"K","retryable":true,"text":"no"}',
+                ),
+                Fault("K", "no", retryable=True),
+            ),
+            (Ending.KILLED, -9, '"exit_code":null,"exit_signal":9,"fault":null', None),
+            (Ending.MISSING, None, '"exit_code":null,"exit_signal":null,"fault":null', None),
+        ]
+    ),
+    *(
+        (
+            AttemptEnded(AttemptEnd(ending), 8, started),
             f'["worker.attempt_ended",1,{{"outcome":"{outcome}","wall_ns":8,"was_started":{str(started).lower()}}}]',
         )
         for outcome, started, ending in [

@@ -95,7 +95,7 @@ def test_a_worker_holds_so_many_and_no_more() -> None:
     registry = replayed(*(AttemptKnown(f"a{number}") for number in range(MAX_ATTEMPTS)))
     (answer,) = tell(registry, run("one more"))
     assert isinstance(answer.message, AttemptReport)
-    assert answer.message.observation.fault.kind == "TooManyAttempts"
+    assert answer.message.observation.end.fault.kind == "TooManyAttempts"
     assert "one more" not in registry.known
 
 

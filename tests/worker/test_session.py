@@ -12,7 +12,7 @@ from worker_world import Ctx
 
 from iriscw.dialling.decision import FIRST_PAUSE_NS
 from iriscw.dialling.messages import Heartbeat, HeartbeatAcked, TurnedAway, Welcomed
-from iriscw.jobs.model import Ending, Observation, Suspension, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Observation, Suspension, TaskState
 from iriscw.processes import lease as lease_file
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -100,7 +100,8 @@ class Actor:
 
 def seen(uid: str, phase: AttemptPhase = AttemptPhase.RUNNING) -> Observation:
     state, suspension = SEEN_AS.get(phase, (TaskState.RUNNING, Suspension.NONE))
-    return Observation(uid, state, Ending.SUCCEEDED if phase is AttemptPhase.ENDED else None, suspension=suspension)
+    end = AttemptEnd(Ending.SUCCEEDED) if phase is AttemptPhase.ENDED else None
+    return Observation(uid, state, end, suspension=suspension)
 
 
 def order(uid: str) -> Order:

@@ -167,7 +167,7 @@ def test_a_leave_that_is_refused_ends_it() -> None:
     actor.tell(resumed())
     actor.tell(Failed("permit", Permit("a1", "g1", "/w/a1"), GrantRefused("another grant is on offer")))
     end = actor.reports[-1]
-    assert (end.ending, end.fault.kind, end.started) == (Ending.WORKER_LOST, "GrantRefused", True)
+    assert (end.ending, end.end.fault.kind, end.started) == (Ending.WORKER_LOST, "GrantRefused", True)
     actor = Actor()
     actor.tell(resumed())
     (timer,) = actor.tell(Failed("permit", Permit("a1", "g1", "/w/a1"), OSError("the disk is full")))

@@ -171,11 +171,11 @@ class JobStory:
     def _attempt_ended(self, at: int, path: str, record: Any) -> None:
         job_id = path.rpartition("/")[2]
         lane, attempt = self._task(job_id, record.index), self._live.pop(record.uid, _Attempt(record.uid, ""))
-        outcome = _written(record.ending.value)
-        why = record.reason or _ENDINGS.get(record.ending, outcome)
+        outcome = _written(record.end.ending.value)
+        why = record.end.reason or _ENDINGS.get(record.end.ending, outcome)
         counts = [name for name in ("failure", "preemption", "unstarted") if getattr(record, name)]
         counted = f" (counts as {counts[0]})" if counts else ""
-        tone = _TONES.get(record.ending, Tone.BAD)
+        tone = _TONES.get(record.end.ending, Tone.BAD)
         self._recorder.leave(at, lane, why, outcome=outcome, tone=tone)
         about = (attempt.worker,) if attempt.worker else ()
         self._recorder.event(at, lane, f"{attempt.label} {outcome}{counted}", why, tone=tone, about=about)

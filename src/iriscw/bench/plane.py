@@ -22,6 +22,7 @@ from iriscw.fleet.model import WorkerInfo
 from iriscw.jobs.actor import JobsConfig, jobs_child
 from iriscw.jobs.messages import SubmitJob
 from iriscw.jobs.model import (
+    AttemptEnd,
     AwaitLogs,
     Ending,
     Entrypoint,
@@ -199,7 +200,8 @@ class ScriptedWorker:
         known = self.attempts.get(uid)
         if known is None or known.ending is not None:
             return
-        seen = self.attempts[uid] = Observation(uid, state, ending, state is TaskState.RUNNING)
+        end = None if ending is None else AttemptEnd(ending)
+        seen = self.attempts[uid] = Observation(uid, state, end, state is TaskState.RUNNING)
         self._send(Observed((seen,)))
 
     def _send(self, item: StreamUp | Observed) -> None:

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from iriscw._errors import InvalidArgument
 from iriscw.client import model
 from iriscw.cloud import wire as cloud
-from iriscw.jobs.model import Band, Ending, Existing, JobSpec, JobState, TaskState
-from iriscw.jobs.wire import read_suspension
+from iriscw.jobs.model import Band, Existing, JobSpec, JobState, TaskState
+from iriscw.jobs.wire import ending_of, exit_code_of, read_suspension
 from iriscw.proto.iriscw.v1 import (
     ActorStatus,
     Amount,
@@ -80,33 +80,22 @@ def job_status(sent: JobStatus) -> model.JobStatus:
 
 
 def _attempt(sent: AttemptStatus) -> model.AttemptStatus:
-    ended, fault = sent.exit, sent.fault
-    code = None
-    if ended is not None:
-        code = ended.code if ended.signal is None else -ended.signal
+    fault = sent.fault.text if sent.fault is not None else ""
     return model.AttemptStatus(
         uid=sent.attempt_uid,
         number=sent.attempt_number,
         state=_state(TaskState, sent.state),
         worker_id=sent.worker_id,
-        exit_code=code,
-        ending=_ending(sent),
-        reason=sent.reason or (fault.text.rstrip().rpartition("\n")[2] if fault is not None else ""),
-        fault=fault.text if fault is not None else "",
+        exit_code=exit_code_of(sent),
+        ending=ending_of(sent),
+        reason=sent.reason or fault.rstrip().rpartition("\n")[2],
+        fault=fault,
         placed_at_ms=sent.placed_at_ms,
         started_at_ms=sent.started_at_ms,
         finished_at_ms=sent.finished_at_ms,
         log_end_offset=sent.log_end_offset,
         gpus=tuple(sent.gpus),
     )
-
-
-def _ending(sent: AttemptStatus) -> Ending | None:
-    """Read how an attempt ended; a controller of an earlier version names it as the kind of its fault."""
-    name = sent.ending.name if sent.ending else sent.fault.kind if sent.fault is not None else ""
-    if not name and sent.state is WireTaskState.SUCCEEDED:
-        return Ending.SUCCEEDED
-    return Ending.__members__.get(name or "")
 
 
 def task_status(sent: TaskStatus) -> model.TaskStatus:

@@ -171,6 +171,8 @@ class TaskRow:
 
     ``suspension`` is None of a live attempt that nobody ever asked to suspend, and of one that is over.
 
+    ``attempt_reason`` says why the latest attempt ended so, or what it waits for while it lives.
+
     ``earlier`` are the attempts before that, newest first: ``MAX_ATTEMPTS_SHOWN - 1`` of a task and
     ``MAX_EARLIER_ATTEMPTS`` of a job at most.
     """
@@ -183,6 +185,7 @@ class TaskRow:
     reason: str = ""
     logs_complete: bool = False
     attempt: Attempt | None = None
+    attempt_reason: str = ""
     earlier: tuple[Attempt, ...] = ()
     suspension: SuspensionView | None = None
 
@@ -221,15 +224,16 @@ class JobChanged:
 
 @message
 class TaskChanged:
-    """A task is in another state. A terminal state is published when its last log line is stored, not before."""
+    """A task is in another state. A terminal state is published when its last log line is stored, not before.
+
+    How it ended is asked for: it is in the answer to :class:`ListTasks`.
+    """
 
     job_id: str
     index: int
     state: TaskState
     uid: str
     worker_id: str
-    exit_code: int | None
-    reason: str
     log_offset: int
     logs_complete: bool
     wall_ns: int

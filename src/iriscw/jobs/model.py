@@ -20,7 +20,7 @@ import attrs
 
 from iriscw._errors import InvalidArgument
 from iriscw.cloud.model import Capacity, Constraint
-from iriscw.jobs.traits import Fault, ResultFacts
+from iriscw.jobs.traits import Fault, ResultFacts, kept_fault
 from iriscw.runtime.vocabulary import message, replace
 
 MAX_REPLICAS = 100_000
@@ -146,6 +146,62 @@ class Ending(enum.Enum):
     """It was stopped because its job was."""
     GANG_STOPPED = "GANG_STOPPED"
     """It was stopped because another member of its gang ended."""
+
+
+@attrs.frozen
+class AttemptEnd:
+    """How an attempt ended: what its worker found out, and from then on what its job has decided.
+
+    Args:
+        ending: in one word.
+        exit_code: of the process, if it ended by itself; negative for a signal.
+        fault: what went wrong, if anything did.
+    """
+
+    ending: Ending
+    exit_code: int | None = None
+    fault: Fault | None = None
+
+    @property
+    def reason(self) -> str:
+        """One sentence for people; empty if there is nothing to say."""
+        return "" if self.fault is None else self.fault.reason
+
+    @property
+    def details(self) -> str:
+        """The end of what the user's code said, a traceback for instance; empty if ``reason`` says it all."""
+        return "" if self.fault is None else self.fault.details
+
+    def saying(self, reason: str) -> AttemptEnd:
+        """Return the same end with another sentence."""
+        return attrs.evolve(self, fault=kept_fault(reason, self.details))
+
+
+class MayHaveEnded:
+    """What has an ``end`` once it has one: what that says, and nothing before."""
+
+    __slots__ = ()
+    end: AttemptEnd | None
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it ended; None: it has not."""
+        return None if self.end is None else self.end.ending
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of its process, if that ended by itself; negative for a signal."""
+        return None if self.end is None else self.end.exit_code
+
+    @property
+    def reason(self) -> str:
+        """Why it ended so, in one sentence; empty if there is nothing to say."""
+        return "" if self.end is None else self.end.reason
+
+    @property
+    def details(self) -> str:
+        """The end of what the user's code said; empty if ``reason`` says it all."""
+        return "" if self.end is None else self.end.details
 
 
 class Assembly(enum.Enum):
@@ -326,7 +382,7 @@ def task_id(job_id: str, index: int) -> str:
 
 
 @attrs.define
-class Attempt:
+class Attempt(MayHaveEnded):
     """One run of a task. Owned and changed by the job's ledger only."""
 
     uid: str
@@ -338,22 +394,18 @@ class Attempt:
     started_wall_ns: int = 0
     """When the user's code was first known to run; 0 if never."""
     ended_wall_ns: int = 0
-    ending: Ending | None = None
-    exit_code: int | None = None
-    reason: str = ""
+    end: AttemptEnd | None = None
     log_offset: int = 0
     """The number of log bytes it wrote; known when it has ended."""
     overran: bool = False
     """Whether it is being stopped because it ran too long."""
-    fault: str = ""
-    """What the user's code said about its end, in more than one line; empty if ``reason`` says it all."""
     gpus: tuple[str, ...] = ()
     """Its own, or those that it had, by UUID, in its order."""
 
     @property
     def live(self) -> bool:
         """Whether it may still have a process."""
-        return self.ending is None
+        return self.end is None
 
 
 # What passes between controller and worker: see ports.py for the protocol. What is asked of others: see also moving.py
@@ -383,16 +435,14 @@ class WorkerStream:
 
 
 @message
-class Observation:
+class Observation(MayHaveEnded):
     """What a worker sees of one attempt.
 
     Args:
         uid: which attempt.
         state: ASSIGNED (accepted), BUILDING or RUNNING; of an ended attempt the state it was last in.
-        ending: how it ended; None while it lives.
+        end: how it ended; None while it lives.
         started: whether the user's code ever ran.
-        exit_code: of the process, if it ended by itself; negative for a signal.
-        fault: what went wrong, if anything did.
         log_offset: the number of log bytes it wrote; final when it has ended.
         logs_stored: how many of them the log store held when this was passed on. Filled in by the door.
         unstartable: of a REFUSED one: no worker could start it, so this one is not to blame.
@@ -412,10 +462,8 @@ class Observation:
 
     uid: str
     state: TaskState
-    ending: Ending | None = None
+    end: AttemptEnd | None = None
     started: bool = False
-    exit_code: int | None = None
-    fault: Fault | None = None
     log_offset: int = 0
     logs_stored: int = 0
     unstartable: bool = False
@@ -432,22 +480,12 @@ class Observation:
     @property
     def live(self) -> bool:
         """Whether it may still have a process, or get one from its worker."""
-        return self.ending is None and self.suspension is not Suspension.SUSPENDED
-
-    @property
-    def reason(self) -> str:
-        """One sentence for people; empty if there is nothing to say."""
-        return "" if self.fault is None else self.fault.reason
-
-    @property
-    def details(self) -> str:
-        """The end of what the user's code said, a traceback for instance; empty if ``reason`` says it all."""
-        return "" if self.fault is None else self.fault.details
+        return self.end is None and self.suspension is not Suspension.SUSPENDED
 
     def without_result(self, fault: Fault) -> Observation:
         """Return the same end without its result, which is lost: what succeeded with it has failed, with ``fault``."""
-        if self.ending is Ending.SUCCEEDED:
-            return replace(self, ending=Ending.FAILED, fault=fault, result=None)
+        if self.end is not None and self.end.ending is Ending.SUCCEEDED:
+            return replace(self, end=attrs.evolve(self.end, ending=Ending.FAILED, fault=fault), result=None)
         return replace(self, result=None)
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import attrs
 
 from iriscw.cloud.model import Capacity, Constraint, Mode, Op
-from iriscw.jobs.model import Assembly, Band, Ending, Entrypoint, JobSpec, JobState, TaskState
-from iriscw.journal.records import record
+from iriscw.jobs.model import Assembly, AttemptEnd, Band, Entrypoint, JobSpec, JobState, TaskState
+from iriscw.jobs.traits import kept_fault
+from iriscw.journal.records import record, upcaster
 from iriscw.runtime.vocabulary import message
 
 
@@ -206,7 +207,7 @@ class AttemptOverran:
     wall_ns: int
 
 
-@record("jobs.attempt_ended", version=1)
+@record("jobs.attempt_ended", version=2)
 @message
 class AttemptEnded:
     """An attempt is over: no process of it is left.
@@ -218,17 +219,14 @@ class AttemptEnded:
 
     index: int
     uid: str
-    ending: Ending
+    end: AttemptEnd
     then: TaskState
     wall_ns: int
     failure: bool = False
     preemption: bool = False
     unstarted: bool = False
-    exit_code: int | None = None
-    reason: str = ""
     log_offset: int = 0
     logs_due: bool = False
-    fault: str = ""
 
 
 @record("jobs.logs_settled", version=1)
@@ -288,7 +286,7 @@ class JobEnded:
 # Snapshots
 
 
-@record("jobs.task_kept", version=1)
+@record("jobs.task_kept", version=2)
 @message
 class TaskKept:
     """One task that was placed at least once, with its latest attempt, as a snapshot holds it."""
@@ -309,15 +307,12 @@ class TaskKept:
     placed_wall_ns: int
     started_wall_ns: int
     ended_wall_ns: int
-    ending: Ending | None
-    exit_code: int | None
-    reason: str
+    end: AttemptEnd | None
     log_offset: int
     overran: bool
-    fault: str = ""
 
 
-@record("jobs.attempt_kept", version=1)
+@record("jobs.attempt_kept", version=2)
 @message
 class AttemptKept:
     """One attempt before the latest one of its task, as a snapshot holds it; those that were followed first, first."""
@@ -331,12 +326,9 @@ class AttemptKept:
     placed_wall_ns: int
     started_wall_ns: int
     ended_wall_ns: int
-    ending: Ending | None
-    exit_code: int | None
-    reason: str
+    end: AttemptEnd | None
     log_offset: int
     overran: bool
-    fault: str
 
 
 @record("jobs.began", version=1)
@@ -345,3 +337,17 @@ class JobBegan:
     """When the user's code was first known to run. For snapshots: the attempt that ran first may be forgotten."""
 
     wall_ns: int
+
+
+@upcaster("jobs.attempt_ended", from_version=1)
+@upcaster("jobs.task_kept", from_version=1)
+@upcaster("jobs.attempt_kept", from_version=1)
+def gather_the_end(fields: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 had the parts of an end beside each other, a fault as its sentence and its last lines."""
+    names = ("ending", "exit_code", "reason", "fault")
+    ending, exit_code, reason, details = (fields.pop(name, None) for name in names)
+    if ending is None:
+        return {**fields, "end": None}
+    fault = kept_fault(reason or "", details or "")
+    as_json = None if fault is None else attrs.asdict(fault)
+    return {**fields, "end": {"ending": ending, "exit_code": exit_code, "fault": as_json}}

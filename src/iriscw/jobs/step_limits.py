@@ -58,7 +58,7 @@ def steps_of(observations: Iterable[Observation]) -> Iterator[tuple[Observation,
     part: list[Observation] = []
     size_bytes = 0
     for seen in observations:
-        more_bytes = 0 if seen.fault is None else _bytes_of(seen.details + seen.reason)
+        more_bytes = 0 if seen.end is None else _bytes_of(seen.details + seen.reason)
         if part and (len(part) >= STEP_ATTEMPTS or size_bytes + more_bytes > STEP_BYTES):
             yield tuple(part)
             part, size_bytes = [], 0

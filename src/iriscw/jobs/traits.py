@@ -58,15 +58,21 @@ STOPPED = "AttemptStopped"
 
 @attrs.frozen
 class Fault:
-    """An error as text. ``kind`` is the name of an error of iriscw or of the user's exception; empty: text says all."""
+    """An error as text. ``kind`` is the name of an error of iriscw or of the user's exception; empty: text says all.
+
+    ``sentence`` is its reason, where the text is cut and might not show that any more; empty: it follows from the text.
+    """
 
     kind: str
     text: str
     retryable: bool = False
+    sentence: str = ""
 
     @property
     def reason(self) -> str:
         """It in one sentence, which names its kind once."""
+        if self.sentence:
+            return self.sentence
         said = one_line(self.text, self.kind)
         name = self.kind.rpartition(".")[2]  # as a traceback ends: without the module if that is the program itself
         named = self.kind == STOPPED or self.kind in said or said == name or said.startswith(f"{name}:")
@@ -82,6 +88,13 @@ class Fault:
         lines = whole.split("\n")
         kept = "\n".join(lines[-MAX_DETAIL_LINES:])[-MAX_DETAIL_CHARS:]
         return kept if kept == whole else f"{CUT}\n{kept}"
+
+
+def kept_fault(reason: str, details: str) -> Fault | None:
+    """Return what is kept of a fault: its sentence and, unless that says it all, its last lines. None: of neither."""
+    if not details:
+        return Fault("", reason) if reason else None
+    return Fault("", details, sentence=reason)
 
 
 @attrs.frozen

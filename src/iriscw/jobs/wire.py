@@ -18,6 +18,7 @@ from iriscw.jobs.model import (
     JOB_TERMINAL,
     MAX_PORTS,
     Attempt,
+    AttemptEnd,
     Band,
     Ending,
     Entrypoint,
@@ -191,13 +192,13 @@ def waits(row: JobRow) -> bool:
 
 def task_status(job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus:
     """Write a task with its attempts, the newest first."""
-    latest = () if row.attempt is None else (row.attempt,)
+    latest = () if row.attempt is None else (_attempt(row.attempt, row.attempt_reason),)
     return v1.TaskStatus(
         task_id=task_id(job_id, row.index),
         task_index=row.index,
         state=v1.TaskState[row.state.name],
         reason=row.reason or (pending_reason if row.state is TaskState.PENDING else ""),
-        attempts=[_attempt(each) for each in (*latest, *row.earlier)],
+        attempts=[*latest, *(_attempt(each, each.reason) for each in row.earlier)],
         failures=row.failures,
         preemptions=row.preemptions,
         worker_id=row.worker_id,
@@ -227,36 +228,41 @@ def task_suspension(view: SuspensionView) -> v1.TaskSuspension:
 
 
 def said_chars(row: TaskRow) -> int:
-    """Count the characters of what a task's attempts say."""
-    latest = () if row.attempt is None else (row.attempt,)
-    return sum(len(each.reason) + len(each.fault) for each in (*latest, *row.earlier))
+    """Count the characters of what a task and its attempts say."""
+    latest = 0 if row.attempt is None else len(row.attempt_reason) + len(row.attempt.details)
+    return len(row.reason) + latest + sum(len(each.reason) + len(each.details) for each in row.earlier)
 
 
-def _attempt(attempt: Attempt) -> v1.AttemptStatus:
-    ending = attempt.ending
+def _attempt(attempt: Attempt, reason: str) -> v1.AttemptStatus:
+    end = attempt.end
     fault = None
-    if ending is not None and ending is not Ending.SUCCEEDED:
-        fault = v1.Fault(kind=ending.value, text=attempt.fault or attempt.reason)
+    if end is not None and end.ending is not Ending.SUCCEEDED:
+        fault = v1.Fault(kind=end.ending.value, text=end.details or end.reason)
     return v1.AttemptStatus(
         attempt_uid=attempt.uid,
         attempt_number=attempt_number(attempt.number),
-        state=v1.TaskState[attempt.state.name] if ending is None else ENDED_AS[ending],
-        ending=v1.Ending.UNSPECIFIED if ending is None else v1.Ending[ending.name],
         worker_id=attempt.worker_id,
-        exit=_exit(attempt.exit_code),
-        fault=fault,
+        **_end(attempt.state, end, fault),
         placed_at_ms=_ms(attempt.placed_wall_ns),
         started_at_ms=_ms(attempt.started_wall_ns),
         finished_at_ms=_ms(attempt.ended_wall_ns),
         log_end_offset=attempt.log_offset,
         gpus=list(attempt.gpus),
-        reason=attempt.reason,
+        reason=reason,
     )
 
 
 def attempt_number(number: int) -> int:
     """Write the number of an attempt: jobs count from 1, the wire from 0."""
     return max(0, number - 1)
+
+
+def _end(state: TaskState, end: AttemptEnd | None, fault: v1.Fault | None) -> dict[str, Any]:
+    """Write what the two messages that tell an end have alike: where an attempt is, or how it ended."""
+    if end is None:
+        return {"state": v1.TaskState[state.name]}
+    told = {"state": ENDED_AS[end.ending], "ending": v1.Ending[end.ending.name]}
+    return {**told, "exit": _exit(end.exit_code), "fault": fault}
 
 
 def _exit(code: int | None) -> v1.ProcessExit | None:
@@ -289,7 +295,7 @@ _ENDINGS = {
     v1.TaskState.COSCHED_FAILED: Ending.GANG_STOPPED,
     v1.TaskState.MISSING: Ending.MISSING,
 }
-"""What a worker means that says no ending, or none that is known here: it is of another version."""
+"""What somebody means who says no ending, or none that is known here: it is of another version."""
 
 _STOPS = {
     Ending.KILLED: v1.StopReason.KILLED,
@@ -299,11 +305,13 @@ _STOPS = {
 }
 
 
-def ending_of(sent: v1.AttemptObserved) -> Ending | None:
-    """Say how an attempt ended; None while it lives."""
+def ending_of(sent: v1.AttemptObserved | v1.AttemptStatus) -> Ending | None:
+    """Say how an attempt ended; None while it lives, and to clients until its log is there."""
     if (told := Ending.__members__.get(sent.ending.name or "")) is not None:
         return told
     ending = _ENDINGS.get(sent.state)
+    if isinstance(sent, v1.AttemptStatus):  # a controller of an earlier version names it as the kind of its fault
+        return Ending.__members__.get("" if sent.fault is None else sent.fault.kind, ending)
     if ending is Ending.WORKER_LOST and not sent.was_started:
         return Ending.REFUSED
     return ending
@@ -330,10 +338,8 @@ def read_observation(sent: v1.AttemptObserved, *, logs_stored: int, with_end: bo
     return Observation(
         uid=sent.attempt_uid,
         state=state,
-        ending=ending,
+        end=None if ending is None else AttemptEnd(ending, exit_code_of(sent), _read_fault(sent.fault, ending)),
         started=started,
-        exit_code=_exit_code(sent.exit),
-        fault=_read_fault(sent.fault, ending),
         log_offset=sent.log_end_offset,
         logs_stored=logs_stored,
         suspension=read_suspension(sent.suspension) if ending is None else Suspension.NONE,
@@ -352,10 +358,7 @@ def observation(seen: Observation) -> v1.AttemptObserved:
     result = seen.result
     return v1.AttemptObserved(
         attempt_uid=seen.uid,
-        state=v1.TaskState[seen.state.name] if seen.ending is None else ENDED_AS[seen.ending],
-        ending=v1.Ending.UNSPECIFIED if seen.ending is None else v1.Ending[seen.ending.name],
-        exit=_exit(seen.exit_code),
-        fault=None if seen.fault is None else _fault(seen.fault),
+        **_end(seen.state, seen.end, None if seen.end is None else _fault(seen.end.fault)),
         log_end_offset=seen.log_offset,
         result=None
         if result is None
@@ -374,11 +377,13 @@ def observation(seen: Observation) -> v1.AttemptObserved:
     )
 
 
-def _fault(fault: Fault) -> v1.Fault:
+def _fault(fault: Fault | None) -> v1.Fault | None:
+    if fault is None:
+        return None
     return v1.Fault(kind=fault.kind, text=fault.text[-MAX_DETAIL_CHARS:], retryable=fault.retryable)
 
 
-def _read_fault(sent: v1.Fault | None, ending: Ending | None) -> Fault | None:
+def _read_fault(sent: v1.Fault | None, ending: Ending) -> Fault | None:
     """Read what went wrong. Only of what failed by itself more is kept than a sentence."""
     if sent is None:
         return None
@@ -386,10 +391,11 @@ def _read_fault(sent: v1.Fault | None, ending: Ending | None) -> Fault | None:
     return fault if ending is Ending.FAILED else Fault("", fault.reason)
 
 
-def _exit_code(sent: v1.ProcessExit | None) -> int | None:
-    if sent is None:
+def exit_code_of(sent: v1.AttemptObserved | v1.AttemptStatus) -> int | None:
+    """Read how the process of an attempt ended; negative for a signal."""
+    if sent.exit is None:
         return None
-    return -sent.signal if sent.signal is not None else sent.code
+    return -sent.exit.signal if sent.exit.signal is not None else sent.exit.code
 
 
 def specification(

@@ -61,6 +61,11 @@ class ProcessEnd:
         return EndKind.OUT_OF_MEMORY if self.out_of_memory else EndKind.SIGNALLED
 
     @property
+    def exit_code(self) -> int | None:
+        """Code and signal as one number, which is negative for a signal; None: nobody saw how it ended."""
+        return self.code if self.signal is None else -self.signal
+
+    @property
     def succeeded(self) -> bool:
         """Whether the program ended by itself with code 0."""
         return self.kind is EndKind.EXITED and self.code == 0

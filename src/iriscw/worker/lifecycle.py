@@ -49,7 +49,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from iriscw.jobs.model import Ending, Observation, Resumption, Suspension, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Observation, Resumption, Suspension, TaskState
 from iriscw.jobs.traits import Fault
 from iriscw.processes.ends import EndKind
 from iriscw.runtime.vocabulary import (
@@ -229,9 +229,7 @@ class Attempt:
             seen,
             state=TaskState.RUNNING if ended.was_started else TaskState.ASSIGNED,
             started=ended.was_started,
-            ending=ended.ending,
-            exit_code=ended.exit_code if ended.exit_signal is None else -ended.exit_signal,
-            fault=ended.fault,
+            end=ended.end,
             log_offset=ended.log_bytes,
             result=ended.result,
             process_ended_wall_ns=ended.wall_ns,
@@ -364,7 +362,7 @@ def gpus_lacking(attempt: Attempt, message: GpusLacking, ctx: Context) -> Return
         return None
     text = f"it needs {wanted.count} GPUs, and {message.free} of this worker's are free"
     fault = Fault(TOO_FEW_GPUS, text, retryable=True)
-    over = AttemptEnded(Ending.REFUSED, ctx.wall, was_started=False, fault=fault)
+    over = AttemptEnded(AttemptEnd(Ending.REFUSED, fault=fault), ctx.wall, was_started=False)
     return _reported(attempt, Decision(records=(over,)))
 
 
@@ -397,7 +395,7 @@ def _stop(attempt: Attempt, cause: StopCause, grace_ns: int, ctx: Context) -> Re
     asked = AttemptStopping(cause, grace_ns)
     match attempt.phase:
         case Phase.NEW | Phase.FETCHING:
-            over = AttemptEnded(unstarted(STOPPED[cause]), ctx.wall, was_started=False)
+            over = AttemptEnded(AttemptEnd(unstarted(STOPPED[cause])), ctx.wall, was_started=False)
             return _reported(attempt, Decision(records=(over,), commands=(Cancel("fetch"),)))
         case Phase.STARTING:
             return Decision(records=(asked,), commands=(Run("withdraw", Withdraw(attempt.uid)),))
@@ -407,7 +405,7 @@ def _stop(attempt: Attempt, cause: StopCause, grace_ns: int, ctx: Context) -> Re
             return (_report(attempt),)
         case Phase.SUSPENDED:
             written = attempt.suspended.log_bytes if attempt.suspended is not None else 0
-            over = AttemptEnded(STOPPED[cause], ctx.wall, was_started=True, log_bytes=written)
+            over = AttemptEnded(AttemptEnd(STOPPED[cause]), ctx.wall, was_started=True, log_bytes=written)
             return _reported(attempt, Decision(records=(over,), commands=(_offer_what_is_left(attempt),)))
         case Phase.RESUMING | Phase.REVOKING if attempt.granted is not None:
             shortest = _sterner(attempt.stop, asked)
@@ -550,7 +548,7 @@ def _revoked(attempt: Attempt, too_late: bool, ctx: Context) -> Returned:
         return None
     if too_late:
         return _thawed(attempt, ctx)
-    over = AttemptEnded(STOPPED[attempt.stop.cause], ctx.wall, was_started=True)
+    over = AttemptEnded(AttemptEnd(STOPPED[attempt.stop.cause]), ctx.wall, was_started=True)
     return _reported(attempt, Decision(records=(over,), commands=(_offer_what_is_left(attempt),)))
 
 
@@ -571,7 +569,7 @@ def _adopted(attempt: Attempt, found: bool, ctx: Context) -> Returned:
     if not found:
         was_started = attempt.started is not None
         fault = Fault("AttemptLost", "the worker was restarted, and the attempt's process is gone without a trace")
-        over = AttemptEnded(Ending.MISSING, ctx.wall, was_started, fault=fault)
+        over = AttemptEnded(AttemptEnd(Ending.MISSING, fault=fault), ctx.wall, was_started)
         return _reported(attempt, Decision(records=(over,)))
     commands: list[Command] = [Run("await", AwaitEnd(attempt.uid))]
     records: tuple[object, ...] = ()
@@ -602,12 +600,9 @@ def _finished(attempt: Attempt, finish: Finish) -> Returned:
         fault = Fault(kind_of_end(end, ending), end.reason)
     left = (_offer_what_is_left(attempt),) if unseen else ()
     record = AttemptEnded(
-        ending=ending,
+        end=AttemptEnd(ending, end.exit_code, fault),
         wall_ns=finish.wall_ns,
         was_started=True,
-        exit_code=end.code,
-        exit_signal=end.signal,
-        fault=fault,
         log_bytes=end.log_bytes,
         result=finish.result,
     )
@@ -622,12 +617,12 @@ def failed(attempt: Attempt, message: Failed, ctx: Context) -> Returned:
     )
     if isinstance(message.effect, Permit) and refused:
         ending = STOPPED[attempt.stop.cause] if attempt.stop else Ending.WORKER_LOST
-        record = AttemptEnded(ending, ctx.wall, was_started=True, fault=fault_of(message.error))
+        record = AttemptEnded(AttemptEnd(ending, fault=fault_of(message.error)), ctx.wall, was_started=True)
         return _reported(attempt, Decision(records=(record,)))
     if isinstance(message.effect, Fetch | Start):
         fault = fault_of(message.error)
         ending = unstarted(STOPPED[attempt.stop.cause]) if attempt.stop else refusal(fault)
-        record = AttemptEnded(ending, ctx.wall, was_started=False, fault=fault)
+        record = AttemptEnded(AttemptEnd(ending, fault=fault), ctx.wall, was_started=False)
         return _reported(attempt, Decision(records=(record,)))
     return (SetTimer(("again", message.key), AGAIN_NS, message.effect),)
 

@@ -22,10 +22,10 @@ def note(event: object) -> None:
     match event:
         case AttemptChanged(task_id=task_id, phase=phase, observation=seen):
             extra = {"task": task_id, "attempt": seen.uid, "phase": phase.value}
-            if seen.ending is not None:
-                extra["ending"] = seen.ending.value
-            if seen.fault is not None:
-                extra["fault"] = seen.fault.kind
+            if seen.end is not None:
+                extra["ending"] = seen.end.ending.value
+                if seen.end.fault is not None:
+                    extra["fault"] = seen.end.fault.kind
             log.info("attempt %s is %s", seen.uid, phase.value, extra=extra)
         case Connected(session_id=session_id):
             log.info("connected to the controller", extra={"session": session_id})

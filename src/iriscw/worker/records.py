@@ -6,8 +6,8 @@ one has lost the other. No token, environment or payload is ever among them.
 
 from __future__ import annotations
 
-from iriscw.jobs.model import Ending
-from iriscw.jobs.traits import Fault, ResultFacts
+from iriscw.jobs.model import AttemptEnd, Ending
+from iriscw.jobs.traits import ResultFacts
 from iriscw.journal.records import record, upcaster
 from iriscw.runtime.vocabulary import message
 from iriscw.worker.model import StopCause
@@ -138,17 +138,14 @@ class AttemptStopping:
     grace_ns: int
 
 
-@record("worker.attempt_ended", version=2)
+@record("worker.attempt_ended", version=3)
 @message
 class AttemptEnded:
     """It has ended; nothing of it runs."""
 
-    ending: Ending
+    end: AttemptEnd
     wall_ns: int
     was_started: bool
-    exit_code: int | None = None
-    exit_signal: int | None = None
-    fault: Fault | None = None
     log_bytes: int = 0
     result: ResultFacts | None = None
 
@@ -160,3 +157,11 @@ def name_the_ending(fields: dict[str, object]) -> dict[str, object]:
     if outcome == "WORKER_FAILED":
         outcome = (Ending.WORKER_LOST if fields["was_started"] else Ending.REFUSED).value
     return {**fields, "ending": outcome}
+
+
+@upcaster("worker.attempt_ended", from_version=2)
+def gather_the_end(fields: dict[str, object]) -> dict[str, object]:
+    """Version 2 had the parts of an end beside each other, and a signal in a field of its own."""
+    signal, code = fields.pop("exit_signal", None), fields.pop("exit_code", None)
+    end = {"ending": fields.pop("ending"), "fault": fields.pop("fault", None)}
+    return {**fields, "end": {**end, "exit_code": -signal if isinstance(signal, int) else code}}

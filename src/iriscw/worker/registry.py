@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
-from iriscw.jobs.model import Ending, Observation, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Observation, TaskState
 from iriscw.jobs.traits import Fault
 from iriscw.runtime.behavior import ChildSpec
 from iriscw.runtime.vocabulary import (
@@ -252,5 +252,5 @@ class AttemptRegistryDecisions:
 
 
 def _refused(uid: str, ending: Ending, kind: str, text: str) -> Command:
-    seen = Observation(uid, TaskState.ASSIGNED, ending, fault=Fault(kind, text, retryable=True))
+    seen = Observation(uid, TaskState.ASSIGNED, AttemptEnd(ending, fault=Fault(kind, text, retryable=True)))
     return Tell(SESSION, AttemptReport(seen), conflate=uid)

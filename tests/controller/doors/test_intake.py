@@ -29,7 +29,7 @@ from iriscw.controller.stores.archive import Archive
 from iriscw.controller.stores.logs import LogStore
 from iriscw.controller.stores.results import MAX_MISMATCHES, ResultStore
 from iriscw.fleet.model import WorkerInfo
-from iriscw.jobs.model import Ending, Observation, Suspension, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Observation, Suspension, TaskState
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.limits import MAX_RESULT_BYTES
 from raised import that
@@ -148,7 +148,7 @@ async def test_nothing_comes_from_strangers(desk: Desk, uid: str, caplog: pytest
     await desk.chunk(uid, b"planted")
     await desk.line(uid, b"planted\n")
     seen = await desk.see(ended(uid, b"planted"))
-    assert seen == Observation(uid, TaskState.ASSIGNED, Ending.MISSING, fault=seen.fault)
+    assert seen == Observation(uid, TaskState.ASSIGNED, AttemptEnd(Ending.MISSING, fault=seen.end.fault))
     assert "given" in seen.reason
     await desk.chunk(uid, b"planted")
     assert (desk.acks(), desk.told(), desk.connection.pending_ends) == ([], [], {})

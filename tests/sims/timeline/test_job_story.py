@@ -4,7 +4,7 @@ import pytest
 
 from iriscw.cloud.model import Capacity
 from iriscw.jobs.messages import SubmitJob, TerminateJob
-from iriscw.jobs.model import Ending, Entrypoint, EntrypointKind, JobSpec, JobState, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Entrypoint, EntrypointKind, JobSpec, JobState, TaskState
 from iriscw.jobs.records import (
     AttemptAdvanced,
     AttemptEnded,
@@ -17,6 +17,7 @@ from iriscw.jobs.records import (
     WorkerSuspected,
     store_spec,
 )
+from iriscw.jobs.traits import kept_fault
 from iriscw_sims.timeline.job_story import MAX_TASK_LANES, JobStory
 from iriscw_sims.timeline.model import Tone
 from iriscw_sims.timeline.recorder import Recorder
@@ -60,9 +61,10 @@ def placed(number=1):
     return AttemptPlaced(0, f"uid{number}", number, "iris-g-a-0", "inc", 0)
 
 
-def ended(ending, then, number=1, **more):
+def ended(ending, then, number=1, reason="", **more):
     """An attempt is over."""
-    return AttemptEnded(0, f"uid{number}", ending, then, 0, **more)
+    end = AttemptEnd(ending, fault=kept_fault(reason, ""))
+    return AttemptEnded(0, f"uid{number}", end, then, 0, **more)
 
 
 def test_a_task_waits_runs_and_ends(recorder, tell):

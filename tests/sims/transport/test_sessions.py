@@ -28,7 +28,7 @@ from iriscw.client.contact import QUIET_S
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.dialling.messages import Connected, Dial, Disconnected
 from iriscw.dialling.stream import WELCOME_TIMEOUT_S
-from iriscw.jobs.model import Ending, Observation, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Observation, TaskState
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import BACKOFF_LONGEST_S, RpcChannel
 from iriscw.rpc.context import call_context
@@ -118,8 +118,8 @@ class Attempts:
         self.started.append(uid)
         held = self.held[uid] = DeskEntry(self)  # type: ignore[arg-type]
         held.ended.set()
-        ended = {"ending": Ending.SUCCEEDED, "exit_code": 0, "log_offset": len(self.log)}
-        self.observed[uid] = Observation(uid, TaskState.RUNNING, started=True, **ended)
+        end = AttemptEnd(Ending.SUCCEEDED, exit_code=0)
+        self.observed[uid] = Observation(uid, TaskState.RUNNING, end, started=True, log_offset=len(self.log))
         return (Tell(SESSION, AttemptReport(self.observed[uid])),)
 
     def forget(self, message: ForgetAttempt, _ctx):

@@ -27,7 +27,7 @@ from iriscw.controller.stores.logs import AttemptLog, LogStore
 from iriscw.controller.stores.result_model import Reference, ResultVerdict
 from iriscw.controller.stores.results import ResultStore
 from iriscw.jobs import wire
-from iriscw.jobs.model import Ending, Observation, Observed, Suspension, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Observation, Observed, Suspension, TaskState
 from iriscw.jobs.traits import Fault
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import replace
@@ -208,10 +208,10 @@ class Intake:
         seen = wire.read_observation(sent, logs_stored=known.end, with_end=not waits)
         if suspended and waits:  # whoever is told that it is lets its worker forget it, and the rest of its log
             return replace(seen, suspension=Suspension.SUSPENDING)
-        if verdict is ResultVerdict.REFUSED and seen.ending is Ending.SUCCEEDED:
+        if verdict is ResultVerdict.REFUSED and seen.end is not None and seen.end.ending is Ending.SUCCEEDED:
             refusal = self._results.refusal(uid)
             fault = Fault(type(refusal).__name__, str(refusal))
-            return replace(seen, ending=Ending.FAILED, started=True, fault=fault)
+            return replace(seen, end=AttemptEnd(Ending.FAILED, seen.exit_code, fault), started=True)
         return seen
 
     async def _settle(self, sent: v1.ResultRef, known: AttemptLog) -> ResultVerdict:
@@ -279,4 +279,4 @@ def _of_a_stranger(sent: v1.AttemptObserved) -> Observation:
         suspension = Suspension.SUSPENDED if suspended else Suspension.NONE
         return Observation(sent.attempt_uid, TaskState.ASSIGNED, suspension=suspension)
     reason = "it is over on a worker that is not known to have been given it"
-    return Observation(sent.attempt_uid, TaskState.ASSIGNED, Ending.MISSING, fault=Fault("", reason))
+    return Observation(sent.attempt_uid, TaskState.ASSIGNED, AttemptEnd(Ending.MISSING, fault=Fault("", reason)))

@@ -59,6 +59,7 @@ from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerS
 from iriscw.fleet.model import GroupConfig, WorkerRefused, slice_name, worker_path
 from iriscw.jobs import wire
 from iriscw.jobs.model import (
+    AttemptEnd,
     Ending,
     Observation,
     Observed,
@@ -441,7 +442,9 @@ class WorkerDoor(v1.WorkerServiceBase):
         except ObjectNotFound as error:
             # Nobody could begin it: that is not this worker's fault.
             fault = Fault("", str(error))
-            refused = Observation(order.uid, TaskState.ASSIGNED, Ending.REFUSED, fault=fault, unstartable=True)
+            refused = Observation(
+                order.uid, TaskState.ASSIGNED, AttemptEnd(Ending.REFUSED, fault=fault), unstartable=True
+            )
             await connection.report(Observed((refused,)))
             return None
         # A job that says where s3:// is, by whichever variable, is not told where the cluster has it.
@@ -462,7 +465,7 @@ def _absent(observed: v1.ObservedSet, connection: WorkerConnection) -> list[Obse
     present = {each.attempt_uid for each in observed.attempts}
     believed, connection.believed = connection.believed, {}
     return [
-        Observation(uid, TaskState.ASSIGNED, connection.stops.get(uid, Ending.KILLED))
+        Observation(uid, TaskState.ASSIGNED, AttemptEnd(connection.stops.get(uid, Ending.KILLED)))
         for uid in believed
         if uid not in present and uid not in connection.desired
     ]

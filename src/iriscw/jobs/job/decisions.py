@@ -73,6 +73,7 @@ from iriscw.jobs.messages import (
 )
 from iriscw.jobs.model import (
     Assembly,
+    AttemptEnd,
     AwaitLogs,
     Ending,
     JobState,
@@ -290,7 +291,9 @@ class JobDecisions:
             return None
         ends = Ends()
         for uid, index in islice(ledger.live.items(), STEP_ATTEMPTS):
-            seen = Observation(uid, TaskState.ASSIGNED, Ending.GANG_STOPPED, fault=Fault("", gangs.NOT_WHOLE))
+            seen = Observation(
+                uid, TaskState.ASSIGNED, AttemptEnd(Ending.GANG_STOPPED, fault=Fault("", gangs.NOT_WHOLE))
+            )
             self._end(ledger, index, seen, ends, ctx)
         ends.released.clear()
         if len(ends.uids) < len(ledger.live):
@@ -320,7 +323,7 @@ class JobDecisions:
             attempt = latest_attempt(ledger, index)
             if self.suspending.deserted(ledger, index, uid, reason, ends, ctx):
                 continue
-            seen = Observation(uid, attempt.state, Ending.WORKER_LOST, fault=Fault("", reason))
+            seen = Observation(uid, attempt.state, AttemptEnd(Ending.WORKER_LOST, fault=Fault("", reason)))
             self._end(ledger, index, self.suspending.ended(ledger, seen), ends, ctx)
         if len(here) > STEP_ATTEMPTS:
             ends.commands.append(Tell(ctx.path, AttemptsLost(*place, True, reason)))  # outlives this incarnation
@@ -510,8 +513,6 @@ class JobDecisions:
             task.state,
             uid,
             attempt.worker_id,
-            exit_code=attempt.exit_code,
-            reason=attempt.reason,
             log_offset=attempt.log_offset,
             logs_complete=complete,
             wall_ns=ctx.wall,

@@ -12,13 +12,23 @@ from iriscw.jobs.job.desired_attempts import latest_attempt, link_of, scheduler_
 from iriscw.jobs.job.ledger import JobLedger, Place
 from iriscw.jobs.lifecycle import LOST, judge
 from iriscw.jobs.messages import AttemptsOver, Disband, Refusal, ReleaseAttempts, Settle, StopRest
-from iriscw.jobs.model import MAX_FAULTS_CHARS, TASK_TERMINAL, Assembly, AwaitLogs, Ending, Observation, TaskState
+from iriscw.jobs.model import (
+    MAX_FAULTS_CHARS,
+    TASK_TERMINAL,
+    Assembly,
+    AttemptEnd,
+    AwaitLogs,
+    Ending,
+    Observation,
+    TaskState,
+)
 from iriscw.jobs.records import AttemptEnded, GangAssembly, LogsSettled
 from iriscw.jobs.scheduling.refusals import rest_of
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.suspension.messages import SuspensionChanged
 from iriscw.jobs.suspension.model import Stage
 from iriscw.jobs.suspension.moves import Move, after, drop_of, left, log_end_unknown, view_of
+from iriscw.jobs.traits import kept_fault
 from iriscw.runtime.vocabulary import (
     SECOND,
     Cancel,
@@ -104,23 +114,20 @@ def end_attempt(
     final = judged.then in TASK_TERMINAL
     logs_due = final and ending not in LOST and seen.log_offset > seen.logs_stored
     room = ledger.faults_chars + ends.faults_chars + len(seen.details) <= MAX_FAULTS_CHARS
-    fault = seen.details if room else ""
-    ends.faults_chars += len(fault)
+    end = AttemptEnd(ending, seen.exit_code, kept_fault(reason, seen.details if room else ""))
+    ends.faults_chars += len(end.details)
     ends.records.append(
         AttemptEnded(
             index=index,
             uid=seen.uid,
-            ending=ending,
+            end=end,
             then=judged.then,
             wall_ns=ctx.wall,
             failure=judged.failure,
             preemption=judged.preemption,
             unstarted=judged.unstarted,
-            exit_code=seen.exit_code,
-            reason=reason,
             log_offset=seen.log_offset,
             logs_due=logs_due,
-            fault=fault,
         )
     )
     ends.uids.append(seen.uid)
@@ -155,8 +162,6 @@ def end_attempt(
             judged.then,
             seen.uid,
             attempt.worker_id,
-            exit_code=seen.exit_code,
-            reason=reason,
             log_offset=seen.log_offset,
             logs_complete=ending not in LOST and not unknown_log,
             wall_ns=ctx.wall,

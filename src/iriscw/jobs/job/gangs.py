@@ -33,12 +33,14 @@ every failure for as long as a silent worker is waited for.
 
 from __future__ import annotations
 
+import attrs
+
 from iriscw.jobs.job import views
 from iriscw.jobs.job.desired_attempts import latest_attempt, runs, scheduler_of, stop_for, stops
 from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.lifecycle import CONSEQUENCES, Budget
 from iriscw.jobs.messages import AttemptsOver, Disband, Placed, StartRest
-from iriscw.jobs.model import Assembly, Ending, Observation, TaskState
+from iriscw.jobs.model import Assembly, AttemptEnd, Ending, Observation, TaskState
 from iriscw.jobs.records import AttemptPlaced, GangAssembly
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.traits import Fault
@@ -77,16 +79,16 @@ def believed(seen: Observation, lost: int | None) -> Observation:
     said = seen.reason or (f"exit code {seen.exit_code}" if seen.exit_code is not None else "it failed")
     sentence = f"{said}, as task {lost} of its gang was lost"
     fault = Fault("", f"{seen.details}\n{sentence}" if seen.details else sentence)
-    return replace(seen, ending=Ending.GANG_STOPPED, fault=fault)
+    return replace(seen, end=AttemptEnd(Ending.GANG_STOPPED, seen.exit_code, fault))
 
 
 def because_of(ledger: JobLedger, seen: Observation) -> Observation:
     """Say of a member that was stopped because of whom: its worker knows only that it was told to end it."""
-    if seen.ending is not Ending.GANG_STOPPED:
+    if seen.end is None or seen.end.ending is not Ending.GANG_STOPPED:
         return seen
     failed = next((ledger.live[uid] for uid in ledger.unjudged if uid in ledger.live), None)
     who = "another task of its gang ended" if failed is None else f"task {failed} of its gang failed"
-    return replace(seen, fault=Fault("", f"stopped because {who}"))
+    return replace(seen, end=attrs.evolve(seen.end, fault=Fault("", f"stopped because {who}")))
 
 
 def in_parts(message: Placed) -> bool:

@@ -277,7 +277,7 @@ def _forget_earliest(ledger: JobLedger, task: Task) -> None:
     forgotten, *rest = task.earlier
     task.earlier = tuple(rest)
     del ledger.earlier[forgotten.uid]
-    ledger.faults_chars -= len(forgotten.fault)
+    ledger.faults_chars -= len(forgotten.details)
 
 
 def _lives(ledger: JobLedger, index: int, attempt: Attempt) -> None:
@@ -330,17 +330,14 @@ def _ended(ledger: JobLedger, record: AttemptEnded) -> None:
     task.preemptions += record.preemption
     task.unstarted += record.unstarted
     task.logs_due = record.logs_due
-    task.logs_lost = record.ending in LOST
+    task.logs_lost = record.end.ending in LOST
     ledger.failures += record.failure
     ledger.preemptions += record.preemption
-    attempt.ending = record.ending
+    attempt.end = record.end
     attempt.ended_wall_ns = record.wall_ns
-    attempt.exit_code = record.exit_code
-    attempt.reason = record.reason
-    attempt.fault = record.fault
     attempt.log_offset = record.log_offset
-    ledger.faults_chars += len(record.fault)
-    if not attempt.started_wall_ns and (record.ending is Ending.SUCCEEDED or record.failure or record.preemption):
+    ledger.faults_chars += len(record.end.details)
+    if not attempt.started_wall_ns and (record.end.ending is Ending.SUCCEEDED or record.failure or record.preemption):
         _runs(ledger, attempt, record.wall_ns)  # too short to be seen running
     _blame(ledger, record.index, record.then)
     _is_over(ledger, attempt)
@@ -481,7 +478,7 @@ def _kept(ledger: JobLedger, record: TaskKept) -> None:
     ledger.failures += record.failures
     ledger.preemptions += record.preemptions
     attempt = task.attempt = _kept_attempt(record)
-    ledger.faults_chars += len(attempt.fault)
+    ledger.faults_chars += len(attempt.details)
     _blame(ledger, record.index, record.state)
     if attempt.live:
         _lives(ledger, record.index, attempt)
@@ -498,10 +495,10 @@ def _kept_attempt(record: TaskKept | AttemptKept) -> Attempt:
 
 
 def _earlier_kept(ledger: JobLedger, record: AttemptKept) -> None:
-    task = ledger.tasks[record.index]
-    task.earlier = (*task.earlier, _kept_attempt(record))
+    task, attempt = ledger.tasks[record.index], _kept_attempt(record)
+    task.earlier = (*task.earlier, attempt)
     ledger.earlier[record.uid] = record.index
-    ledger.faults_chars += len(record.fault)
+    ledger.faults_chars += len(attempt.details)
 
 
 def _began(ledger: JobLedger, record: JobBegan) -> None:

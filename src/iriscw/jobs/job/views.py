@@ -67,7 +67,7 @@ def _fault(ledger: JobLedger) -> str:
     if ledger.culprit is None:
         return ""
     attempt = ledger.tasks[ledger.culprit].attempt
-    return "" if attempt is None else attempt.fault
+    return "" if attempt is None else attempt.details
 
 
 def _stopping(ledger: JobLedger) -> str:
@@ -105,9 +105,8 @@ def _task_row(ledger: JobLedger, index: int) -> TaskRow:
         reason = f"worker out of reach ({suspicion}): waits until it is fenced or its lease is over"
     elif task.logs_lost and not attempt.live:  # else it is the one before that lost it
         reason = _with_lost_log(reason)
-    shown = attrs.evolve(attempt, reason=reason, worker_id="" if away else attempt.worker_id)
-    if task.logs_due:
-        shown.ending, shown.exit_code, shown.fault, shown.reason = None, None, "", LAST_LINES_DUE
+    end = None if attempt.end is None or task.logs_due else attempt.end.saying(reason)
+    shown = attrs.evolve(attempt, end=end, worker_id="" if away else attempt.worker_id)
     return TaskRow(
         index=index,
         state=attempt.state if task.logs_due else ledger.state_of(index),
@@ -117,6 +116,7 @@ def _task_row(ledger: JobLedger, index: int) -> TaskRow:
         reason=reason,
         logs_complete=not attempt.live and not task.logs_due and not task.logs_lost,
         attempt=shown,
+        attempt_reason=LAST_LINES_DUE if task.logs_due else reason,
         earlier=tuple(_shown(each) for each in reversed(task.earlier)),
         suspension=view,
     )
@@ -128,7 +128,10 @@ def _with_lost_log(reason: str) -> str:
 
 def _shown(attempt: Attempt) -> Attempt:
     """Return a copy of an earlier attempt: the ledger's own changes."""
-    return attrs.evolve(attempt, reason=_with_lost_log(attempt.reason) if attempt.ending in LOST else attempt.reason)
+    end = attempt.end
+    if end is not None and end.ending in LOST:
+        end = end.saying(_with_lost_log(end.reason))
+    return attrs.evolve(attempt, end=end)
 
 
 def task_changed(
@@ -139,24 +142,11 @@ def task_changed(
     worker_id: str,
     *,
     wall_ns: int,
-    exit_code: int | None = None,
-    reason: str = "",
     log_offset: int = 0,
     logs_complete: bool = False,
 ) -> TaskChanged:
     """Return the event of a task's new state."""
-    return TaskChanged(
-        ledger.job_id,
-        index,
-        state,
-        uid,
-        worker_id,
-        exit_code,
-        reason,
-        log_offset,
-        logs_complete,
-        wall_ns,
-    )
+    return TaskChanged(ledger.job_id, index, state, uid, worker_id, log_offset, logs_complete, wall_ns)
 
 
 def waiting_state(spec: JobSpec, verdict: JobState) -> TaskState:

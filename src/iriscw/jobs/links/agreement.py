@@ -55,7 +55,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from iriscw.jobs.model import Ending, Observation, Suspension, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.traits import Fault
 
 LOST_REASON = "its worker knows nothing of it any more"
@@ -183,8 +183,9 @@ def tell_of(uid: str, ordered: Ending | None, seen: Observation | None, *, start
         return seen  # Told.WORD, the common case: a thousand workers may come back at once
     match AGREEMENT[wish_for(ordered), word_of(None, started=started)][1]:
         case Told.MISSING:
-            return Observation(uid, TaskState.RUNNING, Ending.MISSING, True, fault=Fault("", LOST_REASON))
+            return Observation(uid, TaskState.RUNNING, AttemptEnd(Ending.MISSING, fault=Fault("", LOST_REASON)), True)
         case Told.STOPPED:
-            return Observation(uid, TaskState.ASSIGNED, ordered)
+            assert ordered is not None
+            return Observation(uid, TaskState.ASSIGNED, AttemptEnd(ordered))
         case _:
             return None

@@ -51,7 +51,7 @@ from iriscw.jobs.job.desired_attempts import latest_attempt, link_of, run_order,
 from iriscw.jobs.job.ends import Ends, conclude, end_attempt, move_of, step
 from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.messages import AttemptsOver, RunAttempts, StopAttempts
-from iriscw.jobs.model import TASK_TERMINAL, Attempt, Ending, Observation, Suspension, TaskState
+from iriscw.jobs.model import TASK_TERMINAL, Attempt, AttemptEnd, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.settings import JobSettings
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.suspension.effects import FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed, ThawedAttempt
@@ -280,9 +280,8 @@ class SuspendDecisions:
         return Observation(
             seen.uid,
             seen.state,
-            Ending.WORKER_LOST,
+            AttemptEnd(Ending.WORKER_LOST, fault=Fault("", move.given_up)),
             started=True,
-            fault=Fault("", move.given_up),
             log_offset=seen.log_offset,
             logs_stored=seen.logs_stored,
         )
@@ -304,7 +303,9 @@ class SuspendDecisions:
         return True
 
     def _lost(self, ledger: JobLedger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
-        seen = Observation(uid, TaskState.RUNNING, Ending.WORKER_LOST, started=True, fault=Fault("", reason))
+        seen = Observation(
+            uid, TaskState.RUNNING, AttemptEnd(Ending.WORKER_LOST, fault=Fault("", reason)), started=True
+        )
         end_attempt(ledger, index, Ending.WORKER_LOST, seen, ends, ctx, self.settings.logs_bound_ns)
 
     def _give_up(self, ledger: JobLedger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
@@ -326,7 +327,7 @@ class SuspendDecisions:
         for uid, index in islice(ledger.away.items(), STEP_ATTEMPTS):
             ending = stop_for(ledger, latest_attempt(ledger, index)) or Ending.KILLED
             offset = ledger.moves[uid].log_offset
-            seen = Observation(uid, TaskState.RUNNING, ending, started=True, log_offset=offset)
+            seen = Observation(uid, TaskState.RUNNING, AttemptEnd(ending), started=True, log_offset=offset)
             end_attempt(ledger, index, ending, seen, ends, ctx, self.settings.logs_bound_ns)
         if len(ends.uids) < len(ledger.away):
             ends.commands.append(Continue(EndAway()))
