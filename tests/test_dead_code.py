@@ -32,7 +32,7 @@ READ_BY_OTHERS = (
     "iriscw.freeze.verdicts",
     "iriscw.journal.conformance",
     "iriscw.testing.conformance.connection",
-    "iriscw.tiers.drivers.fake",
+    "iriscw.objects.drivers.fake",
     "iriscw.worker.runtimes.inline",
 )
 """Modules that nothing in the product imports: fakes, suites for drivers of others, tables for the documentation, and

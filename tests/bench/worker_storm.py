@@ -42,6 +42,7 @@ from iriscw.controller.stores.stores import Stores
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerSeen
 from iriscw.fleet.model import GroupConfig, WorkerInfo
+from iriscw.objects.drivers.opening import open_store
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.http1 import HttpResponse, Route
@@ -50,7 +51,6 @@ from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tokens import Secret, mint_token
 from iriscw.runtime import ActorSystem, Behavior, ChildSpec
 from iriscw.runtime.vocabulary import Reply
-from iriscw.tiers.drivers.opening import open_store
 
 GROUP, SLICE = "storm", "iris-storm-1"
 CONNECT = "/iriscw.v1.WorkerService/Connect"

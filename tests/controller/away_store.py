@@ -2,8 +2,8 @@
 
 import anyio
 
-from iriscw.tiers.drivers.fake import FakeObjectStore
-from iriscw.tiers.ports import StoreUnreachable
+from iriscw.objects.drivers.fake import FakeObjectStore
+from iriscw.objects.ports import StoreUnreachable
 
 
 class AwayStore(FakeObjectStore):

@@ -7,8 +7,8 @@ import pytest
 
 from iriscw.controller.stores.archive import PIECE_BYTES, RESULTS, Archive, StoredDamaged, folders, verified
 from iriscw.files import StateUnusable
-from iriscw.tiers.drivers.fake import FakeObjectStore
-from iriscw.tiers.ports import MAX_PAGE_OBJECTS, StoreUnreachable
+from iriscw.objects.drivers.fake import FakeObjectStore
+from iriscw.objects.ports import MAX_PAGE_OBJECTS, StoreUnreachable
 from raised import that
 
 JOB, OTHER = "job-aaaaaaaaaaaa", "job-bbbbbbbbbbbb"

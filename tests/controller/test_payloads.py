@@ -8,9 +8,9 @@ from iriscw.controller.errors import SubmissionTooLarge
 from iriscw.controller.stores import payloads as module
 from iriscw.controller.stores.payloads import Payloads, display_name
 from iriscw.jobs.model import EntrypointKind
+from iriscw.objects.drivers.fake import FakeObjectStore
+from iriscw.objects.ports import ObjectNotFound, StoreUnreachable
 from iriscw.proto.iriscw import v1
-from iriscw.tiers.drivers.fake import FakeObjectStore
-from iriscw.tiers.ports import ObjectNotFound, StoreUnreachable
 from raised import that
 
 COMMAND = v1.Entrypoint(command=v1.Command(argv=["echo", "hi"]))

@@ -23,7 +23,7 @@ from iriscw.controller.stores.result_model import (
     ResultVerdict,
 )
 from iriscw.controller.stores.results import LARGE_BYTES, ResultStore
-from iriscw.tiers.ports import ObjectStore, StoreAccessDenied, StoreFull, StoreUnreachable
+from iriscw.objects.ports import ObjectStore, StoreAccessDenied, StoreFull, StoreUnreachable
 from raised import that
 
 JOB, OTHER = "job-aaaaaaaaaaaa", "job-bbbbbbbbbbbb"

@@ -7,7 +7,7 @@ from iriscw.controller.stores.logs import LogStore
 from iriscw.controller.stores.payloads import Payloads
 from iriscw.controller.stores.results import ResultStore
 from iriscw.controller.stores.stores import Stores
-from iriscw.tiers.drivers.opening import open_store
+from iriscw.objects.drivers.opening import open_store
 
 
 async def test_bundles_lie_below_their_prefix(tmp_path: Path) -> None:

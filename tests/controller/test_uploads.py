@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from iriscw.controller.stores.uploads import AT_A_TIME, Uploads
-from iriscw.tiers.ports import StoreFull
+from iriscw.objects.ports import StoreFull
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from iriscw.deploy.secrets import secret_manifests
 from iriscw.doctor import pools
 from iriscw.doctor.examination import Examination, way
 from iriscw.doctor.findings import Health
-from iriscw.tiers.drivers.fake import FakeObjectStore
+from iriscw.objects.drivers.fake import FakeObjectStore
 from iriscw_sims.kube.messages import Request
 
 INSTALLATION = installed()

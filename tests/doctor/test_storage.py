@@ -6,10 +6,10 @@ from deploy_world import installed
 
 from iriscw.doctor import storage
 from iriscw.doctor.findings import Health
-from iriscw.tiers.drivers.failure import NoStoreCredentials
-from iriscw.tiers.drivers.fake import FakeObjectStore
-from iriscw.tiers.drivers.opening import InvalidStoreUrl, StoreExtraMissing
-from iriscw.tiers.ports import StoreAccessDenied, StoreFull, StoreUnreachable
+from iriscw.objects.drivers.failure import NoStoreCredentials
+from iriscw.objects.drivers.fake import FakeObjectStore
+from iriscw.objects.drivers.opening import InvalidStoreUrl, StoreExtraMissing
+from iriscw.objects.ports import StoreAccessDenied, StoreFull, StoreUnreachable
 
 URL = "s3://bucket/prefix"
 

@@ -19,7 +19,7 @@ import anyio.lowlevel
 import attrs
 
 from iriscw._errors import InvalidArgument, OperationError
-from iriscw.tiers.ports import (
+from iriscw.objects.ports import (
     CHUNK_BYTES,
     MAX_PAGE_OBJECTS,
     Condition,
@@ -144,7 +144,7 @@ class SimReading:
 
 
 class SimObjectStore:
-    """One bucket as an :class:`~iriscw.tiers.ports.ObjectStore`.
+    """One bucket as an :class:`~iriscw.objects.ports.ObjectStore`.
 
     Args:
         way: to the storage.

@@ -27,9 +27,9 @@ from iriscw.controller.stores.stores import Stores
 from iriscw.files import make_private_folder
 from iriscw.journal.replica import Replica
 from iriscw.journal.sqlite import SqliteJournal
-from iriscw.tiers.drivers.checking import NEW_KEY_S, check_store
-from iriscw.tiers.drivers.opening import StoreFactory, opener
-from iriscw.tiers.ports import ObjectStore
+from iriscw.objects.drivers.checking import NEW_KEY_S, check_store
+from iriscw.objects.drivers.opening import StoreFactory, opener
+from iriscw.objects.ports import ObjectStore
 
 BUNDLE_PREFIX = "bundles"
 """Of the keys of bundles within the object store."""

@@ -26,8 +26,8 @@ from iriscw.jobs.actor import JobsConfig
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.jobs.scheduling.placement import PYTHON
 from iriscw.jobs.settings import JobSettings
+from iriscw.objects.drivers.s3_place import place_variables, with_own
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
-from iriscw.tiers.drivers.s3_place import place_variables, with_own
 
 HEARTBEATS_PER_TIMEOUT = 5
 """Heartbeats within a worker's timeout: one may come late, or with the next."""

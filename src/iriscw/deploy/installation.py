@@ -17,7 +17,7 @@ from iriscw.cloud.kube.mounts import CONFIG_DIR
 from iriscw.config.model import ClusterConfig, CoreweaveControllerConfig, CoreweavePlatformConfig, TaskRuntimeKind
 from iriscw.deploy.errors import NotInstallable
 from iriscw.deploy.names import worker_priority_class
-from iriscw.tiers.drivers.s3_place import place_variables
+from iriscw.objects.drivers.s3_place import place_variables
 
 NAMESPACE_LIMIT: Final = 47
 """Characters in the namespace's name: with ``-controller-pool`` it is a label's value, which has at most 63."""

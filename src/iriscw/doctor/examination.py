@@ -24,7 +24,7 @@ from iriscw.doctor.pools import Probes
 from iriscw.doctor.rights import look_at_rights
 from iriscw.doctor.secrets import look_at_secrets
 from iriscw.doctor.storage import Opener, look_at_stores
-from iriscw.tiers.drivers.opening import opener as opener_below
+from iriscw.objects.drivers.opening import opener as opener_below
 
 Check = Callable[[Objects, Installation], Awaitable[list[Finding]]]
 

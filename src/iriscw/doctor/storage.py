@@ -23,9 +23,9 @@ import anyio
 from iriscw._errors import IriscwError, OperationError
 from iriscw.config.model import ControllerVmConfig
 from iriscw.doctor.findings import Finding, ok, warning, wrong
-from iriscw.tiers.drivers.failure import NoStoreCredentials
-from iriscw.tiers.drivers.opening import InvalidStoreUrl, NoSuchStore, open_store
-from iriscw.tiers.ports import (
+from iriscw.objects.drivers.failure import NoStoreCredentials
+from iriscw.objects.drivers.opening import InvalidStoreUrl, NoSuchStore, open_store
+from iriscw.objects.ports import (
     IfAbsent,
     ObjectExists,
     ObjectNotFound,

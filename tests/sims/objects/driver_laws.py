@@ -7,8 +7,8 @@ import anyio
 from objects_world import BUCKET, KEY, SMALL, asker, made
 
 from iriscw._errors import OperationError
-from iriscw.tiers.drivers.transfer import read_whole
-from iriscw.tiers.ports import IfAbsent, IfMatch, ObjectExists, ObjectNotFound
+from iriscw.objects.drivers.transfer import read_whole
+from iriscw.objects.ports import IfAbsent, IfMatch, ObjectExists, ObjectNotFound
 from iriscw_sims.objects.content import Content
 from iriscw_sims.objects.driver import SimObjectStore, Through
 from iriscw_sims.objects.front import ObjectFront

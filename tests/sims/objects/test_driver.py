@@ -7,8 +7,7 @@ import pytest
 from objects_world import BUCKET, KEY, SMALL, World
 
 from iriscw._errors import InvalidArgument
-from iriscw.testing.conformance.object_store import ObjectStoreConformance
-from iriscw.tiers.ports import (
+from iriscw.objects.ports import (
     IfAbsent,
     IfMatch,
     InvalidRange,
@@ -19,6 +18,7 @@ from iriscw.tiers.ports import (
     StoreFull,
     StoreUnreachable,
 )
+from iriscw.testing.conformance.object_store import ObjectStoreConformance
 from iriscw_sims.objects.content import Content, Sized
 from iriscw_sims.objects.driver import Directly, SimObjectStore, Through
 from iriscw_sims.objects.front import Outcome

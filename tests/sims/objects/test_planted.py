@@ -10,7 +10,7 @@ from hypothesis import Phase, given
 from laws import check_history, check_race
 from objects_world import World
 
-from iriscw.tiers.ports import ObjectExists
+from iriscw.objects.ports import ObjectExists
 from iriscw_sims.objects import bucket, driver, listing, multipart
 from iriscw_sims.objects.content import Content
 from iriscw_sims.objects.front import Exchange, ObjectFront, Stage

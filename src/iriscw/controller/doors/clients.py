@@ -44,13 +44,13 @@ from iriscw.jobs.messages import (
 from iriscw.jobs.model import JOB_TERMINAL
 from iriscw.jobs.scheduling.placement import PYTHON
 from iriscw.jobs.traits import MAX_REASON_CHARS
+from iriscw.objects.ports import IfAbsent, ObjectExists, ObjectNotFound
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import PermissionDenied
 from iriscw.rpc.rules import ServicePart
 from iriscw.rpc.tokens import Principal, Role
 from iriscw.runtime.vocabulary import replace
-from iriscw.tiers.ports import IfAbsent, ObjectExists, ObjectNotFound
 
 MAX_PAGE_CHARS = 2 * 1024 * 1024
 """Of what the attempts on a page of tasks say: a page that would be longer ends early. As UTF-8 and with all else it

@@ -72,6 +72,8 @@ from iriscw.jobs.model import (
     WorkerStream,
 )
 from iriscw.jobs.traits import Fault
+from iriscw.objects.drivers.s3_place import with_own
+from iriscw.objects.ports import ObjectNotFound
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import PermissionDenied, VersionMismatch
@@ -79,8 +81,6 @@ from iriscw.rpc.tokens import Role
 from iriscw.runtime import ActorSystem
 from iriscw.runtime.edge.session import SessionPort
 from iriscw.runtime.vocabulary import MILLISECOND, ROOT, ActorPath
-from iriscw.tiers.drivers.s3_place import with_own
-from iriscw.tiers.ports import ObjectNotFound
 
 log = logging.getLogger(__name__)
 

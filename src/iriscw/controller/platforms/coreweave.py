@@ -44,8 +44,8 @@ from iriscw.controller.platforms.notices import PoolNotices
 from iriscw.controller.settings import store_variables, task_image, worker_image
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.files import StateUnusable, write_atomic
+from iriscw.objects.drivers.s3_place import with_own
 from iriscw.runtime.vocabulary import SECOND
-from iriscw.tiers.drivers.s3_place import with_own
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ import attrs
 from iriscw._errors import OperationError
 from iriscw.controller.stores.stored_files import open_plain
 from iriscw.files import StateUnusable, write_atomic
-from iriscw.tiers.ports import IfAbsent, IfMatch, ObjectExists, ObjectNotFound, ObjectStore
+from iriscw.objects.ports import IfAbsent, IfMatch, ObjectExists, ObjectNotFound, ObjectStore
 
 ARCHIVE = "attempts"
 """What the keys of all of it begin with."""

@@ -14,8 +14,8 @@ import shlex
 
 from iriscw.controller.errors import SubmissionTooLarge
 from iriscw.jobs.model import Entrypoint, EntrypointKind
+from iriscw.objects.ports import IfAbsent, ObjectExists, ObjectStore, StoreUnreachable
 from iriscw.proto.iriscw.v1 import Entrypoint as WireEntrypoint, TaskSpecification
-from iriscw.tiers.ports import IfAbsent, ObjectExists, ObjectStore, StoreUnreachable
 
 MAX_DOCUMENT_BYTES = 8 << 20
 """The wire's bound on a specification."""

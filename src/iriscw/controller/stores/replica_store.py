@@ -14,8 +14,8 @@ import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from iriscw.journal.replica import NameTaken, ReplicaUnreachable
-from iriscw.tiers.drivers.checking import NEW_KEY_S, check_store
-from iriscw.tiers.ports import (
+from iriscw.objects.drivers.checking import NEW_KEY_S, check_store
+from iriscw.objects.ports import (
     IfAbsent,
     ObjectExists,
     ObjectNotFound,

@@ -8,7 +8,7 @@ from iriscw.bundles.cache import bundle_key
 from iriscw.controller.stores.logs import LogStore
 from iriscw.controller.stores.payloads import Payloads
 from iriscw.controller.stores.results import ResultStore
-from iriscw.tiers.ports import ObjectStore
+from iriscw.objects.ports import ObjectStore
 
 
 @attrs.frozen

@@ -18,8 +18,8 @@ import anyio
 import pytest
 
 from iriscw._errors import InvalidArgument
-from iriscw.tiers.drivers.transfer import ObjectTooLarge, read_whole
-from iriscw.tiers.ports import (
+from iriscw.objects.drivers.transfer import ObjectTooLarge, read_whole
+from iriscw.objects.ports import (
     CHUNK_BYTES,
     IfAbsent,
     IfMatch,
@@ -42,7 +42,7 @@ class _SourceFailed(Exception):  # private to this suite
 
 
 class ObjectStoreConformance:
-    """The contract of :class:`~iriscw.tiers.ports.ObjectStore`, as tests."""
+    """The contract of :class:`~iriscw.objects.ports.ObjectStore`, as tests."""
 
     async def test_an_object_is_read_as_it_was_written(self, store: ObjectStore) -> None:
         """Bytes, length and version agree between put, stat, get and list."""
