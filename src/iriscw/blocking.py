@@ -339,9 +339,9 @@ class Client:
         )
         return Job(self._loop, made)
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job: Job | str) -> Job:
         """Find a job by its id or its name; errors as :meth:`iriscw.Client.job`."""
-        return Job(self._loop, self._loop.call(self._client.job, job_id))
+        return Job(self._loop, self._loop.call(self._client.job, job._job if isinstance(job, Job) else job))
 
     def jobs(self, *, states: Iterable[str] = (), prefix: str = "") -> list[Job]:
         """List the jobs; arguments and errors as :meth:`iriscw.Client.jobs`."""

@@ -91,6 +91,15 @@ async def test_errors_arrive_as_themselves(client):
         await client.job("nope")
 
 
+async def test_a_job_is_found_by_itself(client):
+    """As every method that takes a job does; what is neither a job nor a text is refused by name."""
+    job = await client.job("job-1")
+    assert (await client.job(job)).id == "job-1"
+    for call in (client.job, client.resume):
+        with pytest.raises(InvalidArgument, check=that(names=("job", "5"))):
+            await call(5)
+
+
 async def test_job_by_id(client):
     """A job that exists is given with its status."""
     job = await client.job("job-1")

@@ -218,6 +218,15 @@ async def test_log_filters_travel(client, controller):
         [line async for line in job.logs(tail=-1)]
 
 
+async def test_the_log_of_a_task_that_is_not_there(client, controller):
+    """An empty log would look like one of a task that is silent."""
+    job = await client.job("job-1")
+    with pytest.raises(InvalidArgument, check=that(names=("job-1", "2"))):
+        [line async for line in job.logs(task=2)]
+    assert controller.log_requests == []
+    assert [line async for line in job.logs(task=1)] == []
+
+
 async def test_terminate(client, controller):
     """Ending carries a key, and gives the status after it."""
     status = await (await client.job("job-1")).terminate("enough")

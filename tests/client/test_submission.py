@@ -112,6 +112,9 @@ def test_ports_become_variables():
     """A port's name has to be fit for a variable."""
     with pytest.raises(InvalidPortName):
         build(ports=["a-b"])
+    for wrong in ("http", [80]):
+        with pytest.raises(InvalidJob, check=that(names=("ports", "names"))):
+            build(ports=wrong)
 
 
 @pytest.mark.parametrize("argv", [[], [""], ["a\0"], [1], "ls -l", ["x" * 200_000]])

@@ -100,3 +100,9 @@ def test_attempt_lives_until_it_ends():
     assert attempt.live
     attempt.end = AttemptEnd(Ending.KILLED)
     assert not attempt.live
+
+
+def test_words_compare_with_texts():
+    """``attempt.ending == "KILLED"`` is true, as ``attempt.state == "KILLED"`` is; never silently false."""
+    assert [str(each) for each in (Ending.KILLED, TaskState.KILLED)] == ["KILLED", "KILLED"]
+    assert all(each == each.value for each in (*Ending, *TaskState))

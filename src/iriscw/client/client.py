@@ -182,14 +182,15 @@ class Client:
         reply = await self._calls.ask("SubmitJob", request, SubmitJobResponse, key=key)
         return Job(self._calls, reply.job_id, reply.job_uid, spec.name)
 
-    async def job(self, job_id: str) -> Job:
-        """Find a job by its id, or by the name of the latest job that has it.
+    async def job(self, job: Job | str) -> Job:
+        """Find a job by its id, or by the name of the latest job that has it; or one that is known anew.
 
         Raises:
+            InvalidArgument: it is neither.
             NoSuchJob: there is none, or it was forgotten.
             OperationError: the controller cannot be reached.
         """
-        request = GetJobRequest(job=JobRef(job_id=job_id))
+        request = GetJobRequest(job=_ref(job))
         return self._job(wire.job_status(await self._calls.ask("GetJob", request, WireJobStatus)))
 
     async def jobs(self, *, states: Iterable[str] = (), prefix: str = "") -> list[Job]:
@@ -575,7 +576,11 @@ async def _connected(address: str | None, token: str | Secret | None) -> AsyncIt
 
 
 def _ref(job: Job | str) -> JobRef:
-    return JobRef(job_id=job) if isinstance(job, str) else JobRef(job_id=job.id, job_uid=job.uid)
+    if isinstance(job, str):
+        return JobRef(job_id=job)
+    if isinstance(job, Job):
+        return JobRef(job_id=job.id, job_uid=job.uid)
+    raise InvalidArgument(f"job: {job!r} is neither a job nor the id or the name of one")
 
 
 @asynccontextmanager

@@ -227,13 +227,15 @@ class Job:
                 most 1 MiB before it. 0: all attempts, from their starts.
 
         Raises:
-            InvalidArgument: a number is negative.
+            InvalidArgument: a number is negative, or there is no such task.
             NoSuchJob: the controller has forgotten it.
             OperationError: the controller cannot be reached for minutes.
         """
         for name, number in (("task", task), ("attempt", attempt), ("tail", tail)):
             if number is not None and number < 0:
                 raise InvalidArgument(f"{name}: {number} is negative")
+        if task and task >= (self.seen or await self.status()).num_tasks:  # each job has a task 0
+            raise InvalidArgument(f"{self.id} has no task {task}")
         reader = LineReader(lambda gap: log.warning("iriscw: %s", gap), whole=tail == 0)
 
         def request() -> FetchLogsRequest:

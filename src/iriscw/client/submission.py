@@ -145,7 +145,7 @@ def build_submission(
         raise InvalidJob(f"resources: {resources!r:.64} is not an iriscw.Resources")
     wanted = resources or Resources()
     sent, description = _entrypoint(entrypoint, args, kwargs)
-    if isinstance(ports, str):
+    if isinstance(ports, str) or not all(isinstance(port, str) for port in ports):
         raise InvalidJob("ports: give a list of names")
     for port in ports:
         port_variable(port)

@@ -126,7 +126,7 @@ JOB_TERMINAL = (
 )
 
 
-class Ending(enum.Enum):
+class Ending(enum.StrEnum):
     """How an attempt ended. What follows from each is a table in :mod:`iriscw.jobs.lifecycle`."""
 
     SUCCEEDED = "SUCCEEDED"
