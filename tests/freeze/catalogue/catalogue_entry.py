@@ -106,6 +106,8 @@ class Live:
     """What a freeze may not change; two calls without a freeze between them give equal values."""
     goes_on: Callable[[], None]
     """Ask it for something, or wait until it has done something; raises when it does not."""
+    at_rest: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+    """Have it do nothing for as long as it is looked at, if it can be asked to: what it opens for a moment is shut."""
 
 
 class Stage:

@@ -59,14 +59,15 @@ class Before:
 
 def _look(entry: Entry, stage: Stage, live: Live) -> Before:
     """Look at a tree until two looks agree: one that runs has signals blocked, or a file open, for moments."""
-    processes, attributes = _seen(stage, live)
-    for _ in range(MOST_LOOKS):
-        time.sleep(BETWEEN_LOOKS_S)
-        earlier = attributes
+    with live.at_rest():
         processes, attributes = _seen(stage, live)
-        if differences(earlier, attributes).keys() <= entry.changing:
-            break
-    return Before(processes, stage.numbers(live.pid), attributes, live.state())
+        for _ in range(MOST_LOOKS):
+            time.sleep(BETWEEN_LOOKS_S)
+            earlier = attributes
+            processes, attributes = _seen(stage, live)
+            if differences(earlier, attributes).keys() <= entry.changing:
+                break
+        return Before(processes, stage.numbers(live.pid), attributes, live.state())
 
 
 def _seen(stage: Stage, live: Live) -> tuple[list[ProcessIdentity], dict]:

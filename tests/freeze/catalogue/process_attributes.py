@@ -33,9 +33,6 @@ OF_STATUS = {
     "Cpus_allowed_list": "affinity",
 }
 
-OPEN_FOR_A_MOMENT = re.compile(r"/proc/\d+/(smaps|maps|limits|coredump_filter|timers|fdinfo/\d+|task/\d+/syscall)")
-"""What a shape opens to see its own state, again and again: any look, and the one after it, may find one open."""
-
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -94,7 +91,7 @@ def _descriptors(folder: Path, numbers: Numbers, leave_out: str) -> dict[int, st
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for each in sorted((link.name for link in (folder / "fd").iterdir()), key=int):
             link = _link(folder / "fd" / each)
-            if link and not link.startswith(leave_out) and not OPEN_FOR_A_MOMENT.fullmatch(link):
+            if link and not link.startswith(leave_out):
                 found[int(each)] = numbers.name(link)
     return found
 
@@ -111,7 +108,7 @@ def _locks(pids: list[int]) -> dict[int, list[str]]:
 def of_tree(pids: list[int], leave_out: str = " ") -> dict[int, dict[str, object]]:
     """Return the attributes of each process.
 
-    Files whose name begins with ``leave_out``, or that are open for a moment, are not among its descriptors.
+    Files whose name begins with ``leave_out`` are not among its descriptors.
     """
     numbers, locks, found = Numbers(), _locks(pids), {}
     for pid in pids:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -15,12 +16,14 @@ import attrs
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "drivers" / "criu"))  # for number_taker
 
-from catalogue_entry import TERMINALS, WHOLE, Entry, Live, Stage, Unavailable, Without, above, refused, until
+from catalogue_entry import TERMINALS, WHOLE, Entry, Live, Stage, Unavailable, Without, above, patience, refused, until
 from number_taker import taken
 
 from iriscw.processes.identity import ProcessGone, read_stat
 
 PROGRAM = Path(__file__).with_name("shape_program.py")
+RESTS_WITHIN_S = 2.0
+
 SAID_75 = 75
 """Exit code of a shape that this machine does not have."""
 
@@ -63,7 +66,20 @@ def live(stage: Stage, process: subprocess.Popen, folder: Path | None = None) ->
 
         until(counted, "it counts on")
 
-    made = Live(process.pid, lambda: said(at)["state"], goes_on)
+    @contextlib.contextmanager
+    def at_rest() -> Iterator[None]:
+        """Ask a shape to rest. One that is stopped, or cannot see the file, does not say that it does."""
+        asked = at / "rest"
+        asked.touch()
+        try:
+            with contextlib.suppress(AssertionError), patience(RESTS_WITHIN_S):
+                until(lambda: said(at)["resting"], "it rests")
+            yield
+        finally:
+            asked.unlink()
+
+    can_rest = "resting" in said(at)
+    made = Live(process.pid, lambda: said(at)["state"], goes_on, at_rest if can_rest else contextlib.nullcontext)
     return made
 
 

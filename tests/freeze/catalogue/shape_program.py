@@ -1031,8 +1031,10 @@ def shape_full_terminal(folder):
         select.select([master], [], [])
         return struct.unpack("i", fcntl.ioctl(master, termios.FIONREAD, bytes(4))), os.get_blocking(slave)
 
-    while state()[0][0] < 4000:
-        time.sleep(PAUSE_S)
+    found = state()
+    while found[0][0] < 4000 or found != state():  # the last line fits in part
+        found = state()
+        time.sleep(20 * PAUSE_S)
     return state
 
 
@@ -1424,6 +1426,15 @@ def shape_lost_descriptors(folder):
                     found.append(server)
         return all(each is servers[0] for each in found)
 
+    last = [0.0, None]
+
+    def chosen_since():
+        """Ask again after a gap in time alone: what is frozen in the middle of a connection is refused for that."""
+        if time.monotonic() - last[0] > 0.3:
+            last[1] = chosen()
+        last[0] = time.monotonic()
+        return last[1]
+
     def state():
         told.clear()
         open(f"{folder}/watched/new", "w").close()
@@ -1437,7 +1448,7 @@ def shape_lost_descriptors(folder):
             "watched": masks,
             "waits for": waits,
             "peer": struct.unpack("iii", one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1],
-            "chosen": chosen(),
+            "chosen": chosen_since(),
         }
 
     return state
@@ -1738,15 +1749,22 @@ def main():
     held = SHAPES[name](folder, *arguments)
     at = "" if name == "changed_root" else folder
 
+    def say(count, state, resting):
+        with open(f"{at}/said.new", "w") as file:
+            json.dump({"count": count, "state": state, "resting": resting}, file)
+        os.replace(f"{at}/said.new", f"{at}/said")
+
     def go_round():
         count = 0
         while True:
             count += 1
             state = held() if held is not None else None
-            with open(f"{at}/said.new", "w") as file:
-                json.dump({"count": count, "state": state}, file)
-            os.replace(f"{at}/said.new", f"{at}/said")
+            say(count, state, False)
             time.sleep(PAUSE_S)
+            if os.path.exists(f"{at}/rest"):  # somebody looks: have nothing open that is open for a moment
+                say(count, state, True)
+                while os.path.exists(f"{at}/rest"):
+                    time.sleep(PAUSE_S)
 
     if name == "dead_first_thread":
         threading.Thread(target=go_round).start()

@@ -1,6 +1,5 @@
 """What judges the catalogue finds what it is there to find."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from catalogue_entry import WHOLE, Entry, Without, refused
 from catalogue_judge import Judged, check
 from catalogue_report import lines_of, rows_of
-from process_attributes import differences, of_tree
+from process_attributes import differences
 
 
 def attributes(**changes):
@@ -55,16 +54,6 @@ def test_another_outcome_than_the_expected_one_fails(verdict, judged, fits):
     else:
         with pytest.raises(AssertionError):
             check(entry, judged)
-
-
-def test_a_file_that_shows_a_shape_its_own_state_is_no_descriptor_that_was_lost():
-    """A look that finds it open, and one that does not, are equal; any other file of /proc counts."""
-    mine = os.getpid()
-    plain = of_tree([mine])
-    with Path("/proc/self/smaps").open(), Path("/proc/self/fdinfo/0").open():
-        assert differences(plain, of_tree([mine])) == {}
-    with Path("/proc/self/status").open():
-        assert differences(plain, of_tree([mine])).keys() == {"descriptors"}
 
 
 class Report:
