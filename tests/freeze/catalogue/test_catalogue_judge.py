@@ -1,16 +1,19 @@
 """What judges the catalogue finds what it is there to find."""
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from catalogue_entry import WHOLE, Entry, Without, refused
+from catalogue_entry import WHOLE, Entry, Stage, Without, refused
 from catalogue_judge import Judged, check
 from catalogue_report import lines_of, rows_of
 from process_attributes import differences
+from shape_entries import said, shape
+from shape_program import PAUSE_S
 
 
 def attributes(**changes):
@@ -79,3 +82,18 @@ def test_the_table_tells_both_and_what_was_lost():
     assert two.split() == ["two", "whole", "0.25/0.50", "LOST", "-", "2.0"]
     assert count == "2 entries: 2 whole, 0 without, 0 refused, 0 LOST"
     assert detail.startswith("two: bare: LOST")
+
+
+def test_a_shape_rests_while_it_is_looked_at(tmp_path):
+    """It says so, does nothing until it is let go, and then counts on."""
+    stage = Stage(tmp_path)
+    try:
+        shown = shape("plain").begin(stage)
+        with shown.at_rest():
+            resting = said(tmp_path)
+            assert resting["resting"]
+            time.sleep(10 * PAUSE_S)
+            assert said(tmp_path) == resting
+        shown.goes_on()
+    finally:
+        stage.end()
