@@ -58,3 +58,19 @@ class TierUse:
     reserved_bytes: int
     free_bytes: int
     """Of its file system."""
+
+
+@attrs.frozen
+class StoredCheckpoint:
+    """A checkpoint as a repository has it."""
+
+    artifact: str
+    size_bytes: int
+    """Of its files."""
+    stored_bytes: int
+    """What its chunks take in the repository, those that it shares with other checkpoints included."""
+    added_bytes: int
+    """What was written for it: its chunks that the repository did not have, and its manifest."""
+    manifest: Manifest | None = None
+    trouble: str = ""
+    """Why it cannot be read; empty if it can."""

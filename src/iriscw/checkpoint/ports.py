@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from iriscw.checkpoint.model import ImageFile, ListedArtifact, Manifest, TierUse
+from iriscw.checkpoint.model import ImageFile, ListedArtifact, Manifest, StoredCheckpoint, TierUse
 from iriscw.freeze.model import FrozenTree, Kept, LazyPages, Room, Sealed, TaskIdentity
+from iriscw.freeze.ports import Report
 
 
 class ImageReader(Protocol):
@@ -212,4 +213,76 @@ class Tier(Protocol):
 
     def promised_bytes(self) -> int:
         """Return what running operations have reserved and not written yet."""
+        ...
+
+
+class Repository(Protocol):
+    """Where checkpoints lie that outlive their machine: an object store, which every machine of a fleet can read.
+
+    What is stored is whole or not there: a reader never sees a part (INV-C8). Memory in flight is bounded (INV-C13).
+    Every method may raise the troubles of :class:`~iriscw.objects.ports.ObjectStore`; neither refusal nor silence is
+    ever taken for absence (INV-C11).
+    """
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+
+    @property
+    def place(self) -> str:
+        """Where it lies: a URL without secrets."""
+
+    async def store(self, artifact: str, images: Path, manifest: bytes, report: Report) -> StoredCheckpoint:
+        """Store the images of this folder with their manifest, and return what it took. May be repeated.
+
+        ``manifest`` is the text that the tier sealed. Files that it does not name are not stored.
+
+        Raises:
+            ArtifactRefused: a file is not what the manifest says, or another checkpoint has this id.
+            StoreFull: no room; nothing of it can be seen.
+        """
+        ...
+
+    async def manifest(self, artifact: str) -> bytes:
+        """Return the manifest with which a checkpoint was stored.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            ArtifactRefused: what is stored is none of ours, or damaged.
+        """
+        ...
+
+    async def fetch(self, artifact: str, images: Path, report: Report) -> None:
+        """Write the files of a checkpoint into this folder, which is empty or holds a part of them; verify each byte.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            ArtifactRefused: what is stored is none of ours, or damaged.
+            NoRoom: the file system of the folder is full.
+        """
+        ...
+
+    async def verify(self, artifact: str, report: Report) -> None:
+        """Read every byte of a checkpoint and compare.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            ArtifactRefused: what is stored is none of ours, or damaged.
+        """
+        ...
+
+    async def listing(self) -> list[StoredCheckpoint]:
+        """Return all checkpoints, the trouble with those that are none of ours included."""
+        ...
+
+    async def remove(self, artifact: str) -> None:
+        """Remove a checkpoint from sight; a collection frees what nobody else shares.
+
+        Raises:
+            ArtifactUnknown: there is none.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give back what it holds open."""
         ...
