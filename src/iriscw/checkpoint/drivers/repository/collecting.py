@@ -1,0 +1,119 @@
+"""Removes from a repository what no checkpoint refers to.
+
+Theory of operation: see :mod:`iriscw.checkpoint.drivers.repository.storing`. A pass reads the marks first, then all
+heads and all manifests, and then decides (:mod:`iriscw.checkpoint.repository.marking`). Passes of several machines at
+the same time do no harm: a mark is changed by one of them only, and who did not change it removes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import Final
+
+import anyio
+import attrs
+
+from iriscw.checkpoint.drivers.repository.groups import unwrapped
+from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
+from iriscw.checkpoint.repository.contents import MAX_STORED_MANIFEST_BYTES, read_contents
+from iriscw.checkpoint.repository.keys import HEADS, MANIFESTS, PACKS, head_key, named_head, named_manifest, named_pack
+from iriscw.checkpoint.repository.marking import Marked, Plan, planned
+from iriscw.freeze.model import ArtifactRefused
+from iriscw.objects.ports import IfMatch, ObjectChanged, ObjectNotFound
+
+log = logging.getLogger(__name__)
+
+READINGS: Final = 16
+"""Manifests that are read at the same time."""
+
+
+@attrs.frozen
+class Collected:
+    """What one pass did."""
+
+    checkpoints: int
+    """That can be seen."""
+    kept_bytes: int
+    """Of packs that something refers to."""
+    marked: int
+    """Objects that nothing refers to, marked for a later pass."""
+    removed: int
+    removed_bytes: int
+
+
+async def collect(objects: RepositoryObjects, *, grace_ns: int) -> Collected:
+    """Make one pass. Objects whose mark is younger than ``grace_ns`` stay; whoever fetches has that long.
+
+    Raises:
+        ArtifactRefused: a head, its manifest or a mark cannot be read. Nothing is removed then: it is not known what
+            that one refers to.
+    """
+    if not await objects.looked_at():
+        return Collected(0, 0, 0, 0, 0)
+    tombs = await objects.tombs()
+    marked = await _marked(objects)
+    plan = planned(marked, tombs, now_wall_ns=time.time_ns(), grace_ns=grace_ns)
+    return await _carried_out(objects, marked, plan)
+
+
+async def _marked(objects: RepositoryObjects) -> Marked:
+    """Read what there is, and what refers to what. Heads come first: whoever writes one has written all it names."""
+    shown: dict[str, str] = {}
+    begun: dict[str, tuple[str, int]] = {}
+    async for info in objects.keys(HEADS):
+        checkpoint = named_head(info.key)
+        found = await objects.head(checkpoint) if checkpoint else None
+        if found is not None:
+            shown[checkpoint] = found[0].attempt
+            if found[0].begun_wall_ns:
+                begun[checkpoint] = (found[1], found[0].begun_wall_ns)
+    manifests = [info async for info in objects.keys(MANIFESTS)]
+    referred: dict[str, None] = {}
+    sizes: dict[str, int] = {}
+    waiting = iter(manifests)
+
+    async def read() -> None:
+        for info in waiting:
+            checkpoint, attempt = named_manifest(info.key)
+            if not checkpoint:
+                continue
+            try:
+                data = await objects.read(info.key, MAX_STORED_MANIFEST_BYTES)
+            except ObjectNotFound:  # another pass removed it
+                continue
+            sizes[info.key] = info.size_bytes
+            try:
+                referred.update(dict.fromkeys(read_contents(data, checkpoint, attempt).packs))
+            except ArtifactRefused as error:
+                if shown.get(checkpoint) == attempt:
+                    raise
+                log.warning("a manifest that no checkpoint is goes without what it refers to: %s", error)
+
+    async with unwrapped(), anyio.create_task_group() as tasks:
+        for _ in range(READINGS):
+            tasks.start_soon(read)
+    packs = {info.key: info.size_bytes async for info in objects.keys(PACKS) if named_pack(info.key)}
+    return Marked(shown, begun, sizes, packs, referred)
+
+
+async def _carried_out(objects: RepositoryObjects, marked: Marked, plan: Plan) -> Collected:
+    for tomb in plan.unmark:
+        await objects.unmark(tomb)
+    for checkpoint, etag in plan.give_up:
+        with contextlib.suppress(ObjectChanged):  # it has ended, or was begun anew
+            await objects.store.delete(head_key(checkpoint), condition=IfMatch(etag))
+    new = [key for key in plan.mark if await objects.mark(key) is not None]
+    removed, removed_bytes = 0, 0
+    for tomb in plan.remove:
+        claimed = await objects.mark(tomb.key, removing=tomb)
+        if claimed is None:  # somebody refers to it, or another pass removes it
+            continue
+        await objects.store.delete(tomb.key)
+        await objects.unmark(claimed)
+        removed += 1
+        removed_bytes += marked.size_of(tomb.key)
+    if removed:
+        log.info("removed %d objects of %d bytes that nothing refers to", removed, removed_bytes)
+    return Collected(len(marked.shown) - len(marked.begun), marked.kept_bytes, len(new), removed, removed_bytes)

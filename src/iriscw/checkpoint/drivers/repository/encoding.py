@@ -1,0 +1,113 @@
+"""How a chunk is stored: without its pages of zeros, and compressed where that pays.
+
+zstd comes with the extra ``zstd``. Without it chunks are stored as they are, and one that somebody else has compressed
+cannot be read: that is an error that names the extra.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from typing import Any, Final
+
+from iriscw.checkpoint.repository.model import Chunk, ChunkCodec
+from iriscw.freeze.model import ArtifactRefused
+
+PAGE_BYTES: Final = 4096
+"""In the format, whatever the machine's pages are."""
+
+LEVEL: Final = 1
+"""Faster than a disk; the higher levels gain a few per cent of memory."""
+
+PAYS: Final = 0.9
+"""What compressing must at least bring it down to."""
+
+_ZERO_PAGE: Final = bytes(PAGE_BYTES)
+
+
+def zstd() -> Any | None:
+    """Return the library, if it is installed."""
+    try:
+        return importlib.import_module("zstandard")
+    except ImportError:
+        return None
+
+
+def pays(sample: bytes) -> bool:
+    """Whether compressing what this is a sample of is worth its time."""
+    module = zstd()
+    if module is None or not sample:
+        return False
+    return len(module.ZstdCompressor(level=LEVEL).compress(sample)) <= PAYS * len(sample)
+
+
+def encoded(raw: bytes) -> tuple[ChunkCodec, bytes]:
+    """Return how a chunk is stored without being compressed, and what is stored of it."""
+    pages = [raw[at : at + PAGE_BYTES] for at in range(0, len(raw), PAGE_BYTES)]
+    kept = [page for page in pages if page != _ZERO_PAGE[: len(page)]]
+    if not kept:
+        return ChunkCodec.ZEROS, b""
+    if len(kept) == len(pages):
+        return ChunkCodec.RAW, raw
+    bits = sum(1 << number for number, page in enumerate(pages) if page != _ZERO_PAGE[: len(page)])
+    return ChunkCodec.PAGES, bits.to_bytes(-(-len(pages) // 8), "little") + b"".join(kept)
+
+
+def compressed(codec: ChunkCodec, stored: bytes) -> tuple[ChunkCodec, bytes]:
+    """Return what :func:`encoded` gave, compressed if that pays."""
+    module = zstd()
+    if module is None or not stored:
+        return codec, stored
+    smaller = module.ZstdCompressor(level=LEVEL).compress(stored)
+    if len(smaller) > PAYS * len(stored):
+        return codec, stored
+    return (ChunkCodec.ZSTD if codec is ChunkCodec.RAW else ChunkCodec.PAGES_ZSTD), smaller
+
+
+def decoded(chunk: Chunk, stored: bytes) -> bytes:
+    """Return the bytes of a chunk, which are compared with its digest.
+
+    Raises:
+        ArtifactRefused: they are other ones, or cannot be had.
+    """
+    codec, raw = chunk.place.codec, stored
+    if codec in (ChunkCodec.ZSTD, ChunkCodec.PAGES_ZSTD):
+        raw = _decompressed(chunk, stored)
+    if codec in (ChunkCodec.PAGES, ChunkCodec.PAGES_ZSTD):
+        raw = _with_zeros(chunk, raw)
+    if codec is ChunkCodec.ZEROS:
+        raw = bytes(chunk.size_bytes)
+    if len(raw) != chunk.size_bytes or hashlib.sha256(raw).digest() != chunk.digest:
+        raise ArtifactRefused(f"a chunk in pack {chunk.place.pack} of the repository is damaged")
+    return raw
+
+
+def _decompressed(chunk: Chunk, stored: bytes) -> bytes:
+    module = zstd()
+    if module is None:
+        raise ArtifactRefused(
+            "a chunk in the repository is compressed, and this Python has no zstandard: "
+            "pip install '.[zstd]' in a checkout of iriscw"
+        )
+    most = chunk.size_bytes + -(-chunk.size_bytes // PAGE_BYTES // 8) + 1
+    try:
+        if not 0 <= module.frame_content_size(stored) <= most:  # a frame may promise more than the machine has
+            raise ArtifactRefused(f"a chunk in pack {chunk.place.pack} of the repository is larger than it says")
+        found: bytes = module.ZstdDecompressor().decompress(stored)
+    except module.ZstdError as error:
+        raise ArtifactRefused(f"a chunk in pack {chunk.place.pack} of the repository is damaged: {error}") from error
+    return found
+
+
+def _with_zeros(chunk: Chunk, stored: bytes) -> bytes:
+    count = -(-chunk.size_bytes // PAGE_BYTES)
+    after = -(-count // 8)
+    bits, at, parts = int.from_bytes(stored[:after], "little"), after, list[bytes]()
+    for number in range(count):
+        length = min(PAGE_BYTES, chunk.size_bytes - number * PAGE_BYTES)
+        if bits >> number & 1:
+            parts.append(stored[at : at + length])
+            at += length
+        else:
+            parts.append(_ZERO_PAGE[:length])
+    return b"".join(parts)

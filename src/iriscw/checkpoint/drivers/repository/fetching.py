@@ -1,0 +1,157 @@
+"""Brings the files of a checkpoint out of a repository: parts of packs at the same time, each byte verified."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import attrs
+
+from iriscw.checkpoint.drivers.digests import open_folder
+from iriscw.checkpoint.drivers.repository.encoding import decoded
+from iriscw.checkpoint.drivers.repository.groups import unwrapped
+from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
+from iriscw.checkpoint.repository.contents import SOURCE_MANIFEST
+from iriscw.checkpoint.repository.keys import pack_key
+from iriscw.checkpoint.repository.model import Contents, StoredFile
+from iriscw.checkpoint.repository.reads import PackRead, Target, planned_reads
+from iriscw.freeze.model import ArtifactRefused, NoRoom, Progress
+from iriscw.freeze.ports import Report
+from iriscw.objects.ports import InvalidRange, ObjectNotFound
+
+DOWNLOADS: Final = 8
+"""Parts of packs that are read at the same time: with their length, what is in memory."""
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+Write = Callable[[bytes, Sequence[Target]], None]
+"""Puts the bytes of a chunk where they belong; called in a thread."""
+
+
+async def fetch_files(
+    objects: RepositoryObjects, contents: Contents, files: Sequence[StoredFile], images: Path, report: Report
+) -> None:
+    """Write files into a folder. One that is there is written over: what a fetch left that was cut off is no use.
+
+    Raises:
+        ArtifactRefused: a chunk is damaged or missing.
+        NoRoom: the file system is full.
+        OSError: a file cannot be written.
+    """
+    folder = await anyio.to_thread.run_sync(open_folder, images)
+    descriptors: dict[str, int] = {}
+    try:
+        for file in files:
+            descriptors[file.name] = await anyio.to_thread.run_sync(_made, folder, file)
+        total = sum(file.size_bytes for file in files)
+        reading = _Reading(objects, contents, report, "fetching", total, lambda raw, at: _put(descriptors, raw, at))
+        await reading.run(planned_reads(files))
+    except OSError as error:
+        if error.errno in _FULL:
+            raise NoRoom(f"the file system of {images} is full") from error
+        raise
+    finally:
+        for descriptor in (*descriptors.values(), folder):
+            os.close(descriptor)
+
+
+async def verify_files(objects: RepositoryObjects, contents: Contents, report: Report) -> None:
+    """Read every chunk of a checkpoint and compare.
+
+    Raises:
+        ArtifactRefused: one is damaged or missing.
+    """
+    total = sum(file.size_bytes for file in contents.files)
+    reading = _Reading(objects, contents, report, "verifying", total, lambda raw, at: None)
+    await reading.run(planned_reads(contents.files))
+
+
+async def source_manifest(objects: RepositoryObjects, contents: Contents) -> bytes:
+    """Return the manifest of the tier that a checkpoint came from.
+
+    Raises:
+        ArtifactRefused: a chunk of it is damaged or missing.
+    """
+    files = [file for file in contents.files if file.name == SOURCE_MANIFEST]
+    data = bytearray(files[0].size_bytes)
+
+    def put(raw: bytes, targets: Sequence[Target]) -> None:
+        for target in targets:
+            data[target.offset : target.offset + len(raw)] = raw
+
+    await _Reading(objects, contents, _unreported, "", 0, put).run(planned_reads(files))
+    return bytes(data)
+
+
+@attrs.define(eq=False)
+class _Reading:
+    """One reading of many chunks."""
+
+    objects: RepositoryObjects
+    contents: Contents
+    report: Report
+    phase: str
+    total: int
+    write: Write
+    done: int = 0
+
+    async def run(self, reads: Sequence[PackRead]) -> None:
+        waiting = iter(reads)
+
+        async def work_off() -> None:
+            for read in waiting:
+                data = await self._part(read)
+                await anyio.to_thread.run_sync(self._take, read, data)
+                self.done += sum(chunk.size_bytes * len(targets) for chunk, targets in read.chunks)
+                self.report(Progress(self.phase, self.done, self.total))
+
+        async with unwrapped(), anyio.create_task_group() as tasks:
+            for _ in range(min(DOWNLOADS, len(reads))):
+                tasks.start_soon(work_off)
+
+    async def _part(self, read: PackRead) -> bytes:
+        where = f"checkpoint {self.contents.checkpoint} in the repository: pack {read.pack}"
+        try:
+            async with self.objects.store.get(pack_key(read.pack), start=read.start, end=read.end) as reading:
+                data = b"".join([chunk async for chunk in reading])
+        except ObjectNotFound as error:
+            raise ArtifactRefused(f"{where} is missing") from error
+        except InvalidRange as error:
+            raise ArtifactRefused(f"{where} is cut off") from error
+        if len(data) != read.end - read.start:
+            raise ArtifactRefused(f"{where} is cut off")
+        return data
+
+    def _take(self, read: PackRead, data: bytes) -> None:
+        for chunk, targets in read.chunks:
+            first = chunk.place.offset - read.start
+            self.write(decoded(chunk, data[first : first + chunk.place.stored_bytes]), targets)
+
+
+def _made(folder: int, file: StoredFile) -> int:
+    """Make a file of zeros, for its owner alone; a link that has its name is not followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(file.name, flags, 0o600, dir_fd=folder)
+    try:
+        os.ftruncate(descriptor, file.size_bytes)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _put(descriptors: Mapping[str, int], raw: bytes, targets: Sequence[Target]) -> None:
+    for target in targets:
+        view, at = memoryview(raw), target.offset
+        while view:
+            count = os.pwrite(descriptors[target.file], view, at)
+            view, at = view[count:], at + count
+
+
+def _unreported(progress: Progress) -> None:
+    """Take progress of what takes no time."""

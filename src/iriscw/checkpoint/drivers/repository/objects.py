@@ -1,0 +1,237 @@
+"""The small objects of a repository, read and written through an object store."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import AsyncIterator
+
+import attrs
+
+from iriscw.checkpoint.model import StoredCheckpoint
+from iriscw.checkpoint.repository.contents import (
+    MAX_SMALL_BYTES,
+    MAX_STORED_MANIFEST_BYTES,
+    check_format,
+    read_contents,
+    read_head,
+    read_heads,
+    read_tomb,
+    written_format,
+    written_head,
+    written_heads,
+    written_tomb,
+)
+from iriscw.checkpoint.repository.keys import (
+    FORMAT,
+    HEADS,
+    RECENT,
+    TOMBS,
+    head_key,
+    manifest_key,
+    named_head,
+    tomb_key,
+)
+from iriscw.checkpoint.repository.model import Contents, Head, Tomb
+from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
+from iriscw.objects.ports import (
+    Condition,
+    IfAbsent,
+    IfMatch,
+    ObjectChanged,
+    ObjectExists,
+    ObjectInfo,
+    ObjectNotFound,
+    ObjectStore,
+)
+
+log = logging.getLogger(__name__)
+
+RECENT_HEADS = 64
+RECENT_TRIES = 4
+"""How often the list of recent heads is written anew when somebody else has written it meanwhile."""
+
+
+def new_token() -> str:
+    """Return a name that nobody else has."""
+    return os.urandom(12).hex()
+
+
+@attrs.define(eq=False)
+class RepositoryObjects:
+    """The small objects of one repository."""
+
+    store: ObjectStore
+    _known_format: bool = attrs.field(default=False, init=False)
+
+    async def begin(self) -> None:
+        """Say that this is a repository, if nobody has; refuse one of a newer version.
+
+        Raises:
+            ArtifactRefused: it is such a one, or something else lies there.
+        """
+        if self._known_format:
+            return
+        try:
+            check_format(await self.read(FORMAT, MAX_SMALL_BYTES))
+        except ObjectNotFound:
+            try:
+                await self.store.put(FORMAT, written_format(), condition=IfAbsent())
+            except ObjectExists:
+                check_format(await self.read(FORMAT, MAX_SMALL_BYTES))
+        self._known_format = True
+
+    async def looked_at(self) -> bool:
+        """Whether there is a repository at all, of a version that can be read.
+
+        Raises:
+            ArtifactRefused: it is of a newer version, or something else lies there.
+        """
+        try:
+            check_format(await self.read(FORMAT, MAX_SMALL_BYTES))
+        except ObjectNotFound:
+            return False
+        return True
+
+    async def read(self, key: str, most_bytes: int) -> bytes:
+        """Return an object.
+
+        Raises:
+            ObjectNotFound: there is none.
+            ArtifactRefused: it is longer than such an object is.
+        """
+        return (await self.read_with_info(key, most_bytes))[0]
+
+    async def read_with_info(self, key: str, most_bytes: int) -> tuple[bytes, ObjectInfo]:
+        """Return an object, and which version of it that is; raises as :meth:`read`."""
+        async with self.store.get(key) as reading:
+            if reading.info.size_bytes > most_bytes:
+                raise ArtifactRefused(f"{key} in the repository has {reading.info.size_bytes} bytes")
+            return b"".join([chunk async for chunk in reading]), reading.info
+
+    async def keys(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """Yield all objects whose keys begin like this, in order."""
+        after: str | None = ""
+        while after is not None:
+            page = await self.store.list(prefix, after=after)
+            for info in page.objects:
+                yield info
+            after = page.next_after
+
+    # Heads and manifests
+
+    async def shown(self, checkpoint: str) -> tuple[Head, str] | None:
+        """Return the head of a checkpoint that can be seen, as :meth:`head` does."""
+        found = await self.head(checkpoint)
+        return None if found is None or found[0].begun_wall_ns else found
+
+    async def head(self, checkpoint: str) -> tuple[Head, str] | None:
+        """Return the head of a checkpoint with its etag; None if there certainly is none.
+
+        Raises:
+            ArtifactRefused: it is none of ours, or damaged.
+        """
+        try:
+            data, info = await self.read_with_info(head_key(checkpoint), MAX_SMALL_BYTES)
+        except ObjectNotFound:
+            return None
+        return read_head(data, checkpoint), info.etag
+
+    async def contents(self, head: Head) -> Contents:
+        """Return what a head names.
+
+        Raises:
+            ArtifactUnknown: it is not there: the checkpoint was removed a moment ago.
+            ArtifactRefused: it is none of ours, or damaged.
+        """
+        key = manifest_key(head.checkpoint, head.attempt)
+        try:
+            data = await self.read(key, MAX_STORED_MANIFEST_BYTES)
+        except ObjectNotFound as error:
+            raise ArtifactUnknown(f"checkpoint {head.checkpoint} was removed from the repository") from error
+        if hashlib.sha256(data).hexdigest() != head.digest:
+            raise ArtifactRefused(f"checkpoint {head.checkpoint} in the repository: its manifest is another one")
+        return read_contents(data, head.checkpoint, head.attempt)
+
+    async def write_head(self, head: Head, condition: Condition) -> str:
+        """Write the head of a checkpoint, and return its etag.
+
+        Raises:
+            ObjectExists, ObjectChanged: the condition does not hold.
+        """
+        return (await self.store.put(head_key(head.checkpoint), written_head(head), condition=condition)).etag
+
+    async def heads(self) -> AsyncIterator[Head | StoredCheckpoint]:
+        """Yield the heads of all checkpoints; one that cannot be read as a checkpoint with its trouble."""
+        async for info in self.keys(HEADS):
+            checkpoint = named_head(info.key)
+            if not checkpoint:
+                continue
+            try:
+                found = await self.head(checkpoint)
+            except ArtifactRefused as error:
+                yield StoredCheckpoint(checkpoint, 0, 0, 0, trouble=str(error))
+                continue
+            if found is not None and not found[0].begun_wall_ns:  # else it was removed meanwhile, or is being made
+                yield found[0]
+
+    # Recent heads
+
+    async def recent(self) -> tuple[tuple[Head, ...], Condition]:
+        """Return the heads that were written last, and the condition under which they may be written anew."""
+        try:
+            data, info = await self.read_with_info(RECENT, MAX_SMALL_BYTES)
+        except ObjectNotFound:
+            return (), IfAbsent()
+        return read_heads(data), IfMatch(info.etag)
+
+    async def add_recent(self, head: Head) -> None:
+        """Add a head to those that were written last. If others are faster all the time it is left out: then less is
+        shared, and nothing else.
+        """
+        for _ in range(RECENT_TRIES):
+            known, condition = await self.recent()
+            others = [each for each in known if each.checkpoint != head.checkpoint]
+            try:
+                await self.store.put(RECENT, written_heads([head, *others][:RECENT_HEADS]), condition=condition)
+            except (ObjectExists, ObjectChanged):
+                continue
+            return
+        log.info("checkpoint %s is not in the list of recent ones: others write it all the time", head.checkpoint)
+
+    # Marks
+
+    async def tombs(self, prefix: str = "") -> list[Tomb]:
+        """Return the marks beside objects whose keys begin like this."""
+        found = []
+        async for info in self.keys(tomb_key(prefix)):
+            try:
+                data, read = await self.read_with_info(info.key, MAX_SMALL_BYTES)
+            except ObjectNotFound:  # it was taken away meanwhile
+                continue
+            found.append(read_tomb(data, info.key.removeprefix(TOMBS), read.etag))
+        return found
+
+    async def mark(self, key: str, *, removing: Tomb | None = None) -> Tomb | None:
+        """Put a mark beside an object, or say in the one that is there that the removal begins.
+
+        Returns:
+            The mark; None if somebody else was faster.
+        """
+        tomb = Tomb(key, new_token(), time.time_ns(), removing is not None)
+        condition: Condition = IfAbsent() if removing is None else IfMatch(removing.etag)
+        try:
+            info = await self.store.put(tomb_key(key), written_tomb(tomb), condition=condition)
+        except (ObjectExists, ObjectChanged):
+            return None
+        return attrs.evolve(tomb, etag=info.etag)
+
+    async def unmark(self, tomb: Tomb) -> bool:
+        """Take a mark away that nobody has changed; say whether it is gone."""
+        try:
+            await self.store.delete(tomb_key(tomb.key), condition=IfMatch(tomb.etag))
+        except ObjectChanged:
+            return False
+        return True

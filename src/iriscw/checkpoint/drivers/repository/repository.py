@@ -1,0 +1,114 @@
+"""A :class:`~iriscw.checkpoint.ports.Repository` in an object store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from iriscw.checkpoint.drivers.repository.collecting import Collected, collect
+from iriscw.checkpoint.drivers.repository.cutting import PageCuts
+from iriscw.checkpoint.drivers.repository.fetching import fetch_files, source_manifest, verify_files
+from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
+from iriscw.checkpoint.drivers.repository.storing import Storing
+from iriscw.checkpoint.manifest import open_manifest
+from iriscw.checkpoint.model import StoredCheckpoint
+from iriscw.checkpoint.repository.contents import SOURCE_MANIFEST
+from iriscw.checkpoint.repository.keys import head_key
+from iriscw.checkpoint.repository.model import Contents, Head
+from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
+from iriscw.freeze.ports import Report
+from iriscw.objects.ports import IfMatch, ObjectChanged, ObjectStore
+
+GRACE_S: Final = 3600.0
+"""How long a collection leaves what nothing refers to: whoever fetches a checkpoint that is removed has that long."""
+
+
+@attrs.frozen(eq=False)
+class ObjectRepository:
+    """Checkpoints in an object store.
+
+    Attributes:
+        bucket: where they lie; it is closed with the repository.
+        place: its URL without secrets, for people.
+        page_cuts: says where to cut files of pages.
+        name: what users call it.
+    """
+
+    bucket: ObjectStore
+    place: str
+    page_cuts: PageCuts
+    name: str = "repository"
+    objects: RepositoryObjects = attrs.field(
+        init=False, default=attrs.Factory(lambda self: RepositoryObjects(self.bucket), takes_self=True)
+    )
+
+    async def store(self, artifact: str, images: Path, manifest: bytes, report: Report) -> StoredCheckpoint:
+        """See the port."""
+        return await Storing(self.objects, self.page_cuts, artifact, images, manifest, report).run()
+
+    async def manifest(self, artifact: str) -> bytes:
+        """See the port."""
+        return await source_manifest(self.objects, await self._contents(artifact))
+
+    async def fetch(self, artifact: str, images: Path, report: Report) -> None:
+        """See the port."""
+        contents = await self._contents(artifact)
+        files = [file for file in contents.files if file.name != SOURCE_MANIFEST]
+        await fetch_files(self.objects, contents, files, images, report)
+
+    async def verify(self, artifact: str, report: Report) -> None:
+        """See the port."""
+        await verify_files(self.objects, await self._contents(artifact), report)
+
+    async def has(self, artifact: str) -> bool:
+        """See the port."""
+        return await self.objects.looked_at() and await self.objects.shown(artifact) is not None
+
+    async def listing(self) -> list[StoredCheckpoint]:
+        """See the port."""
+        if not await self.objects.looked_at():
+            return []
+        return [await self._listed(head) async for head in self.objects.heads()]
+
+    async def _listed(self, found: Head | StoredCheckpoint) -> StoredCheckpoint:
+        if isinstance(found, StoredCheckpoint):
+            return found
+        head, manifest, trouble = found, None, ""
+        try:
+            data = await source_manifest(self.objects, await self.objects.contents(head))
+            manifest = open_manifest(data, head.checkpoint)
+        except (ArtifactRefused, ArtifactUnknown) as error:
+            trouble = str(error)
+        return StoredCheckpoint(
+            head.checkpoint, head.size_bytes, head.stored_bytes, head.added_bytes, manifest, trouble
+        )
+
+    async def remove(self, artifact: str) -> None:
+        """See the port."""
+        try:
+            found = await self.objects.shown(artifact)
+            etag = found[1] if found is not None else ""
+        except ArtifactRefused:  # it is damaged, and may be removed all the same
+            etag = (await self.bucket.stat(head_key(artifact))).etag
+        if not etag:
+            raise ArtifactUnknown(f"there is no checkpoint {artifact} in the repository")
+        try:
+            await self.bucket.delete(head_key(artifact), condition=IfMatch(etag))
+        except ObjectChanged as error:
+            raise ArtifactUnknown(f"checkpoint {artifact} was removed by somebody else, or is stored anew") from error
+
+    async def collect(self, *, grace_s: float = GRACE_S) -> Collected:
+        """Make one pass over what no checkpoint refers to: see :func:`collect`."""
+        return await collect(self.objects, grace_ns=int(grace_s * 1e9))
+
+    async def aclose(self) -> None:
+        """See the port."""
+        await self.bucket.aclose()
+
+    async def _contents(self, artifact: str) -> Contents:
+        found = await self.objects.shown(artifact) if await self.objects.looked_at() else None
+        if found is None:
+            raise ArtifactUnknown(f"there is no checkpoint {artifact} in the repository")
+        return await self.objects.contents(found[0])

@@ -1,0 +1,313 @@
+"""Stores a checkpoint: its chunks that the repository lacks, in packs; then its manifest, then its head.
+
+Theory of operation. Threads read, hash and encode batches of chunks; what they bring is taken in the order of the
+files, so the same input makes the same packs. A pack is written while the next one is filled. Memory in flight is
+bounded by the threads' batches and :data:`UPLOADS` packs (INV-C13).
+
+A chunk is shared with those checkpoints whose manifests were read before: the recent ones, first those of the same
+program. Nothing else is asked of the repository for a chunk, so what others store at the same time is not shared.
+
+Removing and storing at the same time. A collection removes what no manifest refers to, in two passes: one puts a mark
+beside an object; a later one, which has read all manifests *after* the mark was there, says in the mark that the
+removal begins, and removes the object. So whoever refers to packs looks for marks when its manifest is written. A mark
+that is there is taken away, and no later pass finds the pack without a reference. If the removal has begun, or the pack
+is gone, its chunks are stored again. The manifest is protected by the head, which names the attempt from its beginning;
+a collection gives attempts up that began long ago by removing their head, and then the last change of the head, which
+makes the checkpoint visible, does not happen. No clock has to be right for that: one that is wrong costs work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import attrs
+
+from iriscw._errors import OperationError
+from iriscw._version import __version__
+from iriscw.checkpoint.drivers.digests import Reading, listed, open_folder
+from iriscw.checkpoint.drivers.repository.cutting import Batch, Cut, PageCuts, batches, cut_of, cuts_in, read_batch
+from iriscw.checkpoint.drivers.repository.groups import all_of, unwrapped
+from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects, new_token
+from iriscw.checkpoint.manifest import open_manifest
+from iriscw.checkpoint.model import Manifest, StoredCheckpoint
+from iriscw.checkpoint.repository.contents import (
+    MAX_STORED_MANIFEST_BYTES,
+    SOURCE_MANIFEST,
+    WINDOW_BYTES,
+    written_contents,
+)
+from iriscw.checkpoint.repository.keys import PACKS, manifest_key, named_pack, pack_key, packs_of
+from iriscw.checkpoint.repository.model import Chunk, ChunkCodec, ChunkPlace, Contents, Head, StoredFile
+from iriscw.freeze.model import ArtifactRefused, Progress
+from iriscw.freeze.ports import Report
+from iriscw.objects.ports import IfAbsent, IfMatch, ObjectChanged, ObjectExists
+
+log = logging.getLogger(__name__)
+
+PACK_BYTES: Final = 16 << 20
+"""What a pack has before it is written: one request, and little enough to hold several in memory."""
+
+UPLOADS: Final = 4
+"""Packs that are written at the same time."""
+
+RELATIVES: Final = 8
+"""Checkpoints whose chunks are shared."""
+
+MAX_KNOWN: Final = 4_000_000
+"""Chunks whose places are held in memory: 1 TiB."""
+
+ATTEMPTS: Final = 5
+"""How often a manifest is written anew because a collection removed what it refers to."""
+
+
+class CheckpointTaken(ArtifactRefused):
+    """The repository has another checkpoint of this id; nothing was changed."""
+
+
+class StoringDisturbed(OperationError):
+    """Others stored the same checkpoint, or removed what it shares, all the while; it cannot be seen."""
+
+    retryable = True
+
+
+@attrs.define(eq=False)
+class Storing:
+    """One attempt to store one checkpoint."""
+
+    objects: RepositoryObjects
+    page_cuts: PageCuts
+    artifact: str
+    images: Path
+    manifest: bytes
+    report: Report
+    threads: int = attrs.field(factory=lambda: max(1, os.cpu_count() or 1))
+    attempt: str = attrs.field(factory=new_token, init=False)
+    _places: dict[bytes, ChunkPlace] = attrs.field(factory=dict, init=False)
+    """Where chunks lie, by their digest: those of relatives, and those of this attempt."""
+    _buffer: list[bytes] = attrs.field(factory=list, init=False)
+    _buffered: int = attrs.field(default=0, init=False)
+    _packs: int = attrs.field(default=0, init=False)
+    _added: int = attrs.field(default=0, init=False)
+    _done: int = attrs.field(default=0, init=False)
+
+    async def run(self) -> StoredCheckpoint:
+        """Store it; see :meth:`iriscw.checkpoint.ports.Repository.store`."""
+        source = open_manifest(self.manifest, self.artifact)
+        await self.objects.begin()
+        await self._learn(source)
+        for _ in range(ATTEMPTS):
+            begun = await self._begun()
+            if isinstance(begun, Contents):
+                return self._same(begun, source)
+            files = await self._files(source)
+            contents = Contents(self.artifact, self.attempt, __version__, time.time_ns(), self._added, files)
+            text = written_contents(contents)
+            if len(text) > MAX_STORED_MANIFEST_BYTES:
+                raise ArtifactRefused(f"checkpoint {self.artifact} has a manifest of {len(text)} bytes")
+            await self.objects.store.put(manifest_key(self.artifact, self.attempt), text, condition=IfAbsent())
+            lost = await self._lost(contents.packs)
+            if not lost and await self._shown(contents, text, source, begun):
+                return _stored(contents, source)
+            log.info("checkpoint %s is stored again: a collection removed what it shared", self.artifact)
+            self._places = {digest: place for digest, place in self._places.items() if place.pack not in lost}
+            self.attempt, self._packs = new_token(), 0
+        raise StoringDisturbed(f"checkpoint {self.artifact} was not stored: others disturbed it {ATTEMPTS} times")
+
+    async def _begun(self) -> Contents | str:
+        """Say that this attempt begins, and return the etag of the head; or what the checkpoint is already."""
+        found = await self.objects.head(self.artifact)
+        if found is not None and not found[0].begun_wall_ns:
+            return await self.objects.contents(found[0])
+        head = Head(self.artifact, self.attempt, begun_wall_ns=time.time_ns())
+        try:  # an attempt that has not ended is taken over: whoever made it has died, or begins anew
+            return await self.objects.write_head(head, IfAbsent() if found is None else IfMatch(found[1]))
+        except (ObjectExists, ObjectChanged) as error:
+            raise StoringDisturbed(f"somebody else stores the checkpoint {self.artifact} now") from error
+
+    def _same(self, contents: Contents, source: Manifest) -> StoredCheckpoint:
+        """Return what another call has stored, if that is the same.
+
+        Raises:
+            CheckpointTaken: it is not.
+        """
+        held = next(file for file in contents.files if file.name == SOURCE_MANIFEST)
+        digests = [(chunk.digest, chunk.size_bytes) for chunk in held.chunks]
+        if digests != [(hashlib.sha256(piece).digest(), len(piece)) for piece in _windows(self.manifest)]:
+            raise CheckpointTaken(f"the repository has another checkpoint {self.artifact}")
+        return _stored(contents, source)
+
+    async def _learn(self, source: Manifest) -> None:
+        """Read what recent checkpoints have, first those of the same program."""
+        heads, _ = await self.objects.recent()
+        program = _program(source)
+        for head in sorted(heads, key=lambda each: each.program != program)[:RELATIVES]:
+            try:
+                contents = await self.objects.contents(head)
+            except ArtifactRefused as error:
+                log.warning("nothing is shared with checkpoint %s: %s", head.checkpoint, error)
+                continue
+            except LookupError:  # it was removed
+                continue
+            chunks = (chunk for file in contents.files for chunk in file.chunks if chunk.place.stored_bytes)
+            for chunk in chunks:
+                if len(self._places) >= MAX_KNOWN:
+                    return
+                self._places.setdefault(chunk.digest, chunk.place)
+
+    # Chunks
+
+    async def _files(self, source: Manifest) -> tuple[StoredFile, ...]:
+        """Store the chunks of all files, and the manifest of the tier as one of them."""
+        self._done = 0
+        sizes = [(file.name, file.size_bytes) for file in source.files]
+        if SOURCE_MANIFEST in dict(sizes):
+            raise ArtifactRefused(f"checkpoint {self.artifact} has a file {SOURCE_MANIFEST} among its images")
+        folder = await anyio.to_thread.run_sync(open_folder, self.images)
+        try:
+            found = dict(await anyio.to_thread.run_sync(listed, folder))
+            for name, size in sizes:
+                if found.get(name) != size:
+                    raise ArtifactRefused(f"artifact {self.artifact}: {name} has not the {size} bytes that are sealed")
+            cuts = await anyio.to_thread.run_sync(cuts_in, folder, sizes, self.page_cuts)
+            work = list(batches(sizes, cuts))
+            chunks: dict[str, list[Chunk]] = {name: [] for name, _ in sizes}
+            reading = Reading(source.algorithm, self.threads, _uncounted)
+            async with all_of(stop=reading.stop.set) as tasks:
+                tasks.start_soon(self._compare, folder, source, reading)
+                tasks.start_soon(self._cut, folder, work, chunks, source.sealed.size_bytes)
+        finally:
+            os.close(folder)
+        return tuple(StoredFile(name, tuple(chunks[name])) for name in sorted(chunks))
+
+    async def _compare(self, folder: int, source: Manifest, reading: Reading) -> None:
+        """Compare the files with the tier's manifest: what is damaged is not stored as if it were whole."""
+        sizes = [(file.name, file.size_bytes) for file in source.files]
+        wanted = {file.name: file for file in source.files}
+        for file in await anyio.to_thread.run_sync(reading.digests, folder, sizes):
+            if file != wanted[file.name]:
+                raise ArtifactRefused(f"artifact {self.artifact}: {file.name} was changed: its digest is another one")
+
+    async def _cut(self, folder: int, work: Sequence[Batch], chunks: dict[str, list[Chunk]], total: int) -> None:
+        """Have threads read all batches, and take what they bring in order."""
+        slots = anyio.Semaphore(UPLOADS)
+        turns = [anyio.Event() for _ in range(len(work) + 1)]
+        turns[0].set()
+        waiting = iter(enumerate(work))
+
+        async def upload(pack: str, data: bytes) -> None:
+            try:
+                await self._put_pack(pack, data)
+            finally:
+                slots.release()
+
+        async def flush() -> None:
+            data, self._buffer, self._buffered = b"".join(self._buffer), [], 0
+            await slots.acquire()
+            uploads.start_soon(upload, f"{self.attempt}-{self._packs}", data)
+            self._packs += 1
+            self._added += len(data)
+
+        async def take(cuts: Sequence[Cut], into: list[Chunk]) -> None:
+            for cut in cuts:
+                into.append(self._chunk(cut))
+                if self._buffered >= PACK_BYTES:
+                    await flush()
+            size = sum(cut.size_bytes for cut in cuts)
+            self._done += size
+            self.report(Progress("storing", self._done, total))
+
+        async def work_off() -> None:
+            for number, batch in waiting:
+                cuts = await anyio.to_thread.run_sync(read_batch, folder, batch, self._places.__contains__)
+                await turns[number].wait()
+                await take(cuts, chunks[batch.file])
+                turns[number + 1].set()
+
+        async with unwrapped(), anyio.create_task_group() as uploads:
+            async with anyio.create_task_group() as workers:
+                for _ in range(self.threads):
+                    workers.start_soon(work_off)
+            chunks[SOURCE_MANIFEST] = []
+            await take([cut_of(piece) for piece in _windows(self.manifest)], chunks[SOURCE_MANIFEST])
+            if self._buffer:
+                await flush()
+
+    def _chunk(self, cut: Cut) -> Chunk:
+        """Return where a chunk lies, and take it into the pack if it lies nowhere."""
+        if cut.codec is ChunkCodec.ZEROS:
+            return Chunk(cut.digest, cut.size_bytes, ChunkPlace("", 0, 0, ChunkCodec.ZEROS))
+        place = self._places.get(cut.digest)
+        if place is None:
+            assert cut.stored is not None
+            pack = f"{self.attempt}-{self._packs}"
+            place = ChunkPlace(pack, self._buffered, len(cut.stored), cut.codec)
+            self._places[cut.digest] = place
+            self._buffer.append(cut.stored)
+            self._buffered += len(cut.stored)
+        return Chunk(cut.digest, cut.size_bytes, place)
+
+    async def _put_pack(self, pack: str, data: bytes) -> None:
+        try:
+            await self.objects.store.put(pack_key(pack), data, condition=IfAbsent())
+        except ObjectExists:  # nobody else has this name: an earlier try of this call has written it
+            log.info("pack %s was written by a try that seemed to fail", pack)
+
+    # Making it visible
+
+    async def _lost(self, packs: Sequence[str]) -> dict[str, None]:
+        """Take marks away from packs that are referred to now; return those that cannot be had any more."""
+        wanted = dict.fromkeys(packs)
+        lost: dict[str, None] = {}
+        for tomb in await self.objects.tombs(PACKS):
+            pack = named_pack(tomb.key)
+            if pack in wanted and (tomb.removing or not await self.objects.unmark(tomb)):
+                lost[pack] = None
+        there: dict[str, None] = {}
+        for attempt in dict.fromkeys(pack.partition("-")[0] for pack in packs):
+            async for info in self.objects.keys(packs_of(attempt)):
+                there[named_pack(info.key)] = None
+        lost.update((pack, None) for pack in wanted if pack not in there)
+        return lost
+
+    async def _shown(self, contents: Contents, text: bytes, source: Manifest, begun: str) -> bool:
+        """Make the checkpoint visible; False: a collection has given this attempt up, or another call took it over."""
+        head = Head(
+            checkpoint=self.artifact,
+            attempt=contents.attempt,
+            digest=hashlib.sha256(text).hexdigest(),
+            size_bytes=sum(file.size_bytes for file in source.files),
+            stored_bytes=contents.stored_bytes,
+            added_bytes=contents.added_bytes,
+            program=_program(source),
+        )
+        try:
+            await self.objects.write_head(head, IfMatch(begun))
+        except ObjectChanged:
+            return False
+        await self.objects.add_recent(head)
+        return True
+
+
+def _windows(data: bytes) -> list[bytes]:
+    return [data[at : at + WINDOW_BYTES] for at in range(0, len(data), WINDOW_BYTES)]
+
+
+def _program(source: Manifest) -> str:
+    return source.frozen.tasks[0].name
+
+
+def _stored(contents: Contents, source: Manifest) -> StoredCheckpoint:
+    size = sum(file.size_bytes for file in source.files)
+    return StoredCheckpoint(source.artifact, size, contents.stored_bytes, contents.added_bytes, source)
+
+
+def _uncounted(count: int) -> None:
+    """Take progress of a reading that runs beside the one that is reported."""

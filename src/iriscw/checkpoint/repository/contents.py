@@ -1,0 +1,290 @@
+"""Reading and writing what a repository says: manifests, heads, marks. Pure.
+
+Whoever may write into the bucket may have written it, so nothing in it is believed: names are plain, numbers have
+bounds, sizes add up, and the digests are compared. That finds damage. Forgery is what a signature is for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+import attrs
+
+from iriscw._errors import IriscwError
+from iriscw.checkpoint.manifest import FILE_NAME, MAX_FILE_BYTES, MAX_FILES
+from iriscw.checkpoint.repository.keys import ATTEMPT, PACK
+from iriscw.checkpoint.repository.model import Chunk, ChunkCodec, ChunkPlace, Contents, Head, StoredFile, Tomb
+from iriscw.checkpoint.repository.records import (
+    AttemptLine,
+    ChunksLine,
+    EndLine,
+    FormatLine,
+    HeadLine,
+    Line,
+    PacksLine,
+    StoredFileLine,
+    TombLine,
+)
+from iriscw.freeze.model import ArtifactRefused
+from iriscw.journal.records import REGISTRY
+
+FORMAT_NUMBER: Final = 1
+"""Of what this version writes, and the newest that it reads."""
+
+WINDOW_BYTES: Final = 256 << 10
+"""The longest chunk that this version cuts; a reader takes chunks of up to :data:`MAX_CHUNK_BYTES`."""
+
+MAX_CHUNK_BYTES: Final = 16 << 20
+MAX_PACK_BYTES: Final = 1 << 30
+MAX_PACKS: Final = 1_000_000
+MAX_STORED_MANIFEST_BYTES: Final = 512 << 20
+"""Some 70 bytes for each chunk: 2 TiB of memory."""
+
+MAX_SMALL_BYTES: Final = 1 << 20
+"""Of a head, a mark, the list of recent heads."""
+
+ROW: Final = struct.Struct("<32sIIIIB")
+"""A chunk in a manifest: its SHA-256, its size in bytes, the number of its pack, where it begins there, how many bytes
+it takes there, and its :class:`~iriscw.checkpoint.repository.model.ChunkCodec`. Little endian, without gaps."""
+
+ROWS_OF_LINE: Final = 2048
+NAMES_OF_LINE: Final = 1024
+
+SOURCE_MANIFEST: Final = "manifest.jsonl"
+"""The file that is the manifest of the tier which the checkpoint came from."""
+
+LineType = TypeVar("LineType")
+
+
+def written_contents(contents: Contents) -> bytes:
+    """Return the text of a manifest.
+
+    Raises:
+        InvalidRecord: a line is larger than a record may be.
+    """
+    packs = contents.packs
+    numbers = {pack: number for number, pack in enumerate(packs)}
+    begins = AttemptLine(
+        contents.checkpoint, contents.attempt, contents.software, contents.stored_wall_ns, contents.added_bytes
+    )
+    lines: list[Line] = [begins]
+    lines += [PacksLine(packs[at : at + NAMES_OF_LINE]) for at in range(0, len(packs), NAMES_OF_LINE)]
+    for file in contents.files:
+        lines.append(StoredFileLine(file.name, file.size_bytes))
+        for at in range(0, len(file.chunks), ROWS_OF_LINE):
+            rows = [_row(chunk, numbers) for chunk in file.chunks[at : at + ROWS_OF_LINE]]
+            lines.append(ChunksLine(b"".join(rows)))
+    body = _text(lines)
+    return body + _text([EndLine(hashlib.sha256(body).hexdigest())])
+
+
+def _row(chunk: Chunk, numbers: dict[str, int]) -> bytes:
+    place = chunk.place
+    number = numbers[place.pack] if place.stored_bytes else 0
+    return ROW.pack(chunk.digest, chunk.size_bytes, number, place.offset, place.stored_bytes, place.codec)
+
+
+def read_contents(data: bytes, checkpoint: str, attempt: str) -> Contents:
+    """Read the manifest of this attempt to store this checkpoint, and check all that can be without its packs.
+
+    Raises:
+        ArtifactRefused: it is none of ours, or damaged.
+    """
+    try:
+        return _contents(list(_lines(data)), data, checkpoint, attempt)
+    except _Refused as error:
+        raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: {error}") from error
+
+
+def _contents(lines: list[Line], data: bytes, checkpoint: str, attempt: str) -> Contents:
+    match lines:
+        case [AttemptLine() as begins, *between, EndLine() as end]:
+            pass
+        case _:
+            raise _Refused("its manifest has no beginning, or no end")
+    if hashlib.sha256(data[: data[:-1].rfind(b"\n") + 1]).hexdigest() != end.digest:
+        raise _Refused("its manifest was changed: its digest is another one")
+    if (begins.checkpoint, begins.attempt) != (checkpoint, attempt):
+        raise _Refused(f"its manifest is that of {begins.checkpoint[:80]!r}, attempt {begins.attempt[:80]!r}")
+    packs: list[str] = []
+    files: dict[str, tuple[int, list[Chunk]]] = {}
+    last = ""
+    for line in between:
+        match line:
+            case PacksLine() if not files:
+                packs += line.names
+            case StoredFileLine():
+                if line.name in files or not FILE_NAME.fullmatch(line.name):
+                    raise _Refused(f"it names a file {line.name[:80]!r} twice, or that is not a plain name")
+                last, files[line.name] = line.name, (line.size_bytes, [])
+            case ChunksLine() if last:
+                files[last][1].extend(_chunks(line.rows, packs))
+            case _:
+                raise _Refused("the lines of its manifest are in another order")
+    _check_packs(packs)
+    _check_files(files)
+    found = tuple(StoredFile(name, tuple(chunks)) for name, (_, chunks) in files.items())
+    return Contents(
+        checkpoint=begins.checkpoint,
+        attempt=begins.attempt,
+        software=begins.software,
+        stored_wall_ns=begins.stored_wall_ns,
+        added_bytes=begins.added_bytes,
+        files=found,
+    )
+
+
+def _chunks(rows: bytes, packs: list[str]) -> Iterator[Chunk]:
+    if not rows or len(rows) % ROW.size:
+        raise _Refused("a line of chunks is cut off")
+    for digest, size, number, offset, stored, code in ROW.iter_unpack(rows):
+        try:
+            codec = ChunkCodec(code)
+        except ValueError as error:
+            raise _Refused(f"a chunk has the codec {code}, which this version does not know") from error
+        if not 0 < size <= MAX_CHUNK_BYTES or offset + stored > MAX_PACK_BYTES:
+            raise _Refused(f"a chunk of {size} bytes, at {offset} of its pack")
+        if codec is ChunkCodec.ZEROS:
+            fits, pack = (number, offset, stored) == (0, 0, 0), ""
+        else:
+            fits = number < len(packs) and stored > 0 and (codec is not ChunkCodec.RAW or stored == size)
+            pack = packs[number] if fits else ""
+        if not fits:
+            raise _Refused(f"a chunk that takes {stored} bytes in pack {number} of {len(packs)}")
+        yield Chunk(digest, size, ChunkPlace(pack, offset, stored, codec))
+
+
+def _check_packs(packs: list[str]) -> None:
+    odd = [name for name in packs if not PACK.fullmatch(name)]
+    if odd or len(packs) > MAX_PACKS or len(dict.fromkeys(packs)) != len(packs):
+        raise _Refused(f"it names {len(packs)} packs, among them {odd[0][:80]!r}" if odd else "it names a pack twice")
+
+
+def _check_files(files: dict[str, tuple[int, list[Chunk]]]) -> None:
+    if SOURCE_MANIFEST not in files or len(files) > MAX_FILES + 1:
+        raise _Refused(f"it has {len(files)} files, and has to have {SOURCE_MANIFEST}")
+    for name, (size, chunks) in files.items():
+        if size != sum(chunk.size_bytes for chunk in chunks) or size > MAX_FILE_BYTES:
+            raise _Refused(f"the chunks of {name} are not the {size} bytes that it has")
+
+
+def written_head(head: Head) -> bytes:
+    """Return the content of a head."""
+    return _text([HeadLine(*attrs.astuple(head))])
+
+
+def read_head(data: bytes, checkpoint: str) -> Head:
+    """Read the head of this checkpoint.
+
+    Raises:
+        ArtifactRefused: it is none of ours, or damaged.
+    """
+    try:
+        head = _head(_sole(data, HeadLine))
+    except _Refused as error:
+        raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: its head {error}") from error
+    if head.checkpoint != checkpoint:
+        raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: its head is that of {head.checkpoint[:80]}")
+    return head
+
+
+def _head(line: HeadLine) -> Head:
+    if not ATTEMPT.fullmatch(line.attempt):
+        raise _Refused(f"names an attempt {line.attempt[:80]!r}")
+    return Head(
+        line.checkpoint,
+        line.attempt,
+        line.digest,
+        line.size_bytes,
+        line.stored_bytes,
+        line.added_bytes,
+        line.program,
+        line.begun_wall_ns,
+    )
+
+
+def written_heads(heads: Sequence[Head]) -> bytes:
+    """Return the content of a list of heads."""
+    return b"".join(map(written_head, heads))
+
+
+def read_heads(data: bytes) -> tuple[Head, ...]:
+    """Read a list of heads. One that is damaged is empty: nothing but sharing rests on it."""
+    try:
+        return tuple(_head(line) for line in _lines(data) if isinstance(line, HeadLine))
+    except _Refused:
+        return ()
+
+
+def written_tomb(tomb: Tomb) -> bytes:
+    """Return the content of a mark."""
+    return _text([TombLine(tomb.token, tomb.made_wall_ns, tomb.removing)])
+
+
+def read_tomb(data: bytes, key: str, etag: str) -> Tomb:
+    """Read the mark beside the object of this key.
+
+    Raises:
+        ArtifactRefused: it is none of ours, or damaged.
+    """
+    try:
+        line = _sole(data, TombLine)
+    except _Refused as error:
+        raise ArtifactRefused(f"the mark beside {key[:200]} in the repository {error}") from error
+    return Tomb(key, line.token, line.made_wall_ns, line.removing, etag)
+
+
+def written_format() -> bytes:
+    """Return what a repository of this version says of itself."""
+    return _text([FormatLine(FORMAT_NUMBER)])
+
+
+def check_format(data: bytes) -> None:
+    """Refuse a repository of a newer version, and what is not one.
+
+    Raises:
+        ArtifactRefused: it is such a one.
+    """
+    try:
+        number = _sole(data, FormatLine).format
+    except _Refused as error:
+        raise ArtifactRefused(f"what lies there is not a repository of checkpoints: its format {error}") from error
+    if not 1 <= number <= FORMAT_NUMBER:
+        raise ArtifactRefused(f"the repository has format {number}, and this version reads up to {FORMAT_NUMBER}")
+
+
+class _Refused(ValueError):
+    """What is wrong with what was read; callers say where."""
+
+
+def _text(lines: Sequence[Line]) -> bytes:
+    return "".join(f"{REGISTRY.encode(line)}\n" for line in lines).encode()
+
+
+def _sole(data: bytes, kind: type[LineType]) -> LineType:
+    lines = list(_lines(data))
+    if len(lines) != 1 or not isinstance(lines[0], kind):
+        raise _Refused("is none of ours")
+    return lines[0]
+
+
+def _lines(data: bytes) -> Iterator[Line]:
+    if data[-1:] != b"\n":
+        raise _Refused("is cut off")
+    try:
+        texts = data.decode("ascii").split("\n")[:-1]
+    except UnicodeDecodeError as error:
+        raise _Refused("is not text") from error
+    for number, text in enumerate(texts, 1):
+        try:
+            line = REGISTRY.read(text, f"line {number}")
+        except IriscwError as error:
+            raise _Refused(str(error)) from error
+        except RecursionError as error:
+            raise _Refused(f"line {number} is nested too deeply") from error
+        if not isinstance(line, Line):
+            raise _Refused(f"line {number} is not a line of a repository")
+        yield line

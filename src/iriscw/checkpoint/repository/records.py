@@ -1,0 +1,92 @@
+"""The lines of a repository's small objects: facts with a version, as those of the journal.
+
+A manifest of a repository is a text of lines. ``repository.attempt`` says whose it is, ``repository.packs`` names
+packs, each ``repository.file`` begins a file, ``repository.chunks`` has chunks of the file before it, and
+``repository.end`` has the digest of all lines before it. The other lines are objects of their own.
+"""
+
+from __future__ import annotations
+
+from iriscw.journal.records import record
+from iriscw.runtime.vocabulary import message
+
+
+@record("repository.format")
+@message
+class FormatLine:
+    """What a repository says of itself, so that an older iriscw keeps out of a newer one's."""
+
+    format: int
+
+
+@record("repository.attempt")
+@message
+class AttemptLine:
+    """Whose manifest it is."""
+
+    checkpoint: str
+    attempt: str
+    software: str
+    stored_wall_ns: int
+    added_bytes: int
+
+
+@record("repository.packs")
+@message
+class PacksLine:
+    """The next packs; chunks name them by their number, from 0 in the order of all these lines."""
+
+    names: tuple[str, ...]
+
+
+@record("repository.file")
+@message
+class StoredFileLine:
+    """The beginning of a file."""
+
+    name: str
+    size_bytes: int
+
+
+@record("repository.chunks")
+@message
+class ChunksLine:
+    """The next chunks of the file: rows of :data:`iriscw.checkpoint.repository.contents.ROW`."""
+
+    rows: bytes
+
+
+@record("repository.end")
+@message
+class EndLine:
+    """The SHA-256 of all lines before this one, hexadecimal."""
+
+    digest: str
+
+
+@record("repository.head")
+@message
+class HeadLine:
+    """A checkpoint that can be seen, or will be; see :class:`~iriscw.checkpoint.repository.model.Head`."""
+
+    checkpoint: str
+    attempt: str
+    digest: str
+    size_bytes: int
+    stored_bytes: int
+    added_bytes: int
+    program: str
+    begun_wall_ns: int
+
+
+@record("repository.tomb")
+@message
+class TombLine:
+    """Says that nothing refers to an object; see :class:`~iriscw.checkpoint.repository.model.Tomb`."""
+
+    token: str
+    made_wall_ns: int
+    removing: bool
+
+
+Line = FormatLine | AttemptLine | PacksLine | StoredFileLine | ChunksLine | EndLine | HeadLine | TombLine

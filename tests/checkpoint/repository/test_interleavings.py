@@ -1,0 +1,188 @@
+"""Storing, removing and collecting at the same time, in every order that a seed draws, with deaths in between.
+
+Each call to the object store waits until the stage lets it go, one at a time; a caller that dies does so before its
+call, or after it has had its effect. Threads are replaced by calls, so that a seed means one order.
+"""
+
+import random
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from profiles import examples
+from repository_stage import contents_of, images, noise, repository, sealed, unseen
+
+from iriscw._errors import IriscwError
+from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
+from iriscw.objects.drivers.fake import FakeObjectStore
+
+BASE = 0x7F0000000000
+NAMES = ("a", "b", "c")
+SETTLES = 12
+"""Steps of the event loop after which everybody waits for a turn, or nearly: a bound on what is tried, no more."""
+
+
+class Died(Exception):
+    """The process of a caller was killed."""
+
+
+class Gated:
+    """An object store whose every call waits for its turn."""
+
+    def __init__(self, under, rng):
+        self.under, self.rng, self.waiting = under, rng, []
+
+    async def turn(self):
+        """Wait; say whether the caller dies, and when."""
+        event = anyio.Event()
+        self.waiting.append(event)
+        await event.wait()
+        return self.rng.choices(("", "before", "after"), (60, 1, 1))[0]
+
+    def let_one_go(self):
+        """Let one of those that wait go."""
+        self.waiting.pop(self.rng.randrange(len(self.waiting))).set()
+
+    async def call(self, function, *args, **words):
+        """Make a call in turn."""
+        dies = await self.turn()
+        if dies == "before":
+            raise Died
+        try:
+            return await function(*args, **words)
+        finally:
+            if dies == "after":
+                raise Died
+
+    async def put(self, *args, **words):
+        return await self.call(self.under.put, *args, **words)
+
+    async def list(self, *args, **words):
+        return await self.call(self.under.list, *args, **words)
+
+    async def delete(self, *args, **words):
+        return await self.call(self.under.delete, *args, **words)
+
+    @asynccontextmanager
+    async def get(self, *args, **words):
+        if await self.turn():
+            raise Died
+        async with self.under.get(*args, **words) as reading:
+            yield reading
+
+
+@pytest.fixture(scope="module")
+def inline():
+    """Have threads be calls."""
+
+    async def run_sync(function, *args, **words):
+        await anyio.lowlevel.checkpoint()
+        return function(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("anyio.to_thread.run_sync", run_sync)
+        yield
+
+
+def memory_of(name, shared):
+    """Return what a program of this name has in memory: much of it is what others have."""
+    return {BASE: noise(1, 80), BASE + (1 << 30): noise(name if not shared else "all", 3)}
+
+
+async def played(folder, seed):
+    """Play one seed, and return the store and what was certainly stored, or removed, by the name of a checkpoint."""
+    rng = random.Random(seed)
+    store = FakeObjectStore()
+    gate = Gated(store, rng)
+    stored, unsure = {}, {}
+
+    async def one(work):
+        try:
+            await work()
+        except (Died, IriscwError):
+            return
+        finally:
+            callers.remove(work)
+
+    def storing(name):
+        place = images(folder / name, memory_of(name, shared=True))
+
+        async def work():
+            unsure[name] = True
+            await repository(gate).store(name, place, sealed(place, name), unseen)
+            if not removed.get(name):
+                stored[name] = place
+
+        return work
+
+    def removing(name):
+        async def work():
+            removed[name] = True
+            stored.pop(name, None)
+            await repository(gate).remove(name)
+
+        return work
+
+    async def collecting():
+        there = repository(gate)
+        for _ in range(3):
+            await there.collect(grace_s=0)
+
+    removed = {}
+    kinds = [*(storing(name) for name in NAMES), *(storing(name) for name in NAMES), collecting, collecting, collecting]
+    kinds += [removing(name) for name in NAMES[:2]]
+    rng.shuffle(kinds)
+    callers = kinds[:9]
+    async with anyio.create_task_group() as tasks:
+        for work in callers.copy():
+            tasks.start_soon(one, work)
+        while callers:
+            for _ in range(SETTLES):
+                await anyio.lowlevel.checkpoint()
+            if gate.waiting:
+                gate.let_one_go()
+    return store, stored
+
+
+@given(seed=st.integers(0, 1 << 32))
+@examples(60)
+def test_what_can_be_seen_is_whole(seed, tmp_path_factory, inline):
+    """Whatever is interleaved, and whoever dies: a checkpoint that was stored can be fetched; so can all that is
+    listed; and once all is removed, collections leave nothing behind.
+    """
+    folder = tmp_path_factory.mktemp("images")
+
+    async def check():
+        store, stored = await played(folder, seed)
+        there = repository(store)
+        assert set(stored) <= {each.artifact for each in await there.listing()}
+        for each in await there.listing():
+            assert not each.trouble
+            into = folder / f"back-{each.artifact}"
+            into.mkdir()
+            await there.fetch(each.artifact, into, unseen)
+            assert contents_of(into) == contents_of(folder / each.artifact)
+            await there.remove(each.artifact)
+        for _ in range(4):
+            await there.collect(grace_s=0)
+        assert set(store.contents()) <= {"format", "recent"}
+
+    anyio.run(check)
+
+
+async def test_who_refers_to_what_is_being_removed_stores_it_again(tmp_path, inline):
+    """The removal of a pack had begun when somebody referred to it: the mark says so."""
+    there = repository()
+    place = images(tmp_path / "a", memory_of("a", shared=True))
+    await there.store("a", place, sealed(place, "a"), unseen)
+    (pack,) = [key for key in there.bucket.contents() if key.startswith("packs/")]
+    await there.objects.mark(pack, removing=await there.objects.mark(pack))
+    other = images(tmp_path / "b", memory_of("a", shared=True))
+    await there.store("b", other, sealed(other, "b"), unseen)
+    await there.bucket.delete(pack)
+    await there.verify("b", unseen)
+    with pytest.raises((ArtifactRefused, ArtifactUnknown)):
+        await there.verify("a", unseen)

@@ -1,0 +1,154 @@
+"""What is stored comes back byte for byte, what is the same is stored once, and what is damaged is said."""
+
+import pytest
+from raised import that
+from repository_stage import PAGE, contents_of, images, noise, repository, sealed, unseen
+
+from iriscw.checkpoint.drivers.repository.storing import CheckpointTaken
+from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
+
+BASE = 0x7F0000000000
+MIB = 256
+
+
+async def stored(there, folder, artifact, **words):
+    """Store a folder of images under this id."""
+    return await there.store(artifact, folder, sealed(folder, artifact, **words), unseen)
+
+
+async def fetched(there, artifact, into):
+    """Fetch a checkpoint into a new folder, and return its files."""
+    into.mkdir()
+    await there.fetch(artifact, into, unseen)
+    return contents_of(into)
+
+
+async def test_files_come_back(tmp_path):
+    """With the manifest that the tier sealed, whatever they hold."""
+    there = repository()
+    memory = {BASE: noise(1, 3 * MIB), BASE + (900 << 20): bytes(MIB * PAGE), 1 << 20: b"abc\0" * (PAGE // 4) * 5}
+    folder = images(tmp_path / "images", memory)
+    (folder / "empty.img").write_bytes(b"")
+    kept = await stored(there, folder, "a")
+    assert await fetched(there, "a", tmp_path / "back") == contents_of(folder)
+    assert await there.manifest("a") == sealed(folder, "a")
+    await there.verify("a", unseen)
+    assert kept.size_bytes == sum(len(data) for data in contents_of(folder).values())
+    (listed,) = await there.listing()
+    assert listed == kept
+    assert listed.manifest.files
+
+
+async def test_zeros_take_nothing(tmp_path):
+    """Pages of zeros are never stored, alone or among others."""
+    there = repository()
+    mixed = b"".join(noise(number, 1) + bytes(3 * PAGE) for number in range(64))
+    await stored(there, images(tmp_path / "images", {BASE: mixed, BASE + (1 << 30): bytes(64 * MIB * PAGE)}), "a")
+    packs = sum(len(data) for key, data in there.bucket.contents().items() if key.startswith("packs/"))
+    assert 64 * PAGE < packs < 70 * PAGE
+    assert (await fetched(there, "a", tmp_path / "back"))["pages-1.img"][: len(mixed)] == mixed
+
+
+async def test_a_second_freeze_stores_what_changed(tmp_path):
+    """Although it has mapped more in front, and touched a page in the middle."""
+    there = repository()
+    large = noise(1, 20 * MIB)
+    first = await stored(there, images(tmp_path / "one", {BASE: large}), "a")
+    changed = large[: 9 * MIB * PAGE] + noise(2, 1) + large[(9 * MIB + 1) * PAGE :]
+    folder = images(tmp_path / "two", {BASE - (64 << 20): noise(3, 5), BASE: changed}, number=2)
+    second = await stored(there, folder, "b")
+    assert first.added_bytes > 20 * MIB * PAGE
+    assert second.added_bytes < 0.03 * first.added_bytes
+    assert second.stored_bytes > 20 * MIB * PAGE
+    assert await fetched(there, "b", tmp_path / "back") == contents_of(folder)
+
+
+async def test_what_goes_leaves_what_is_shared(tmp_path):
+    """The first of two is removed; the second has all it needs after as many collections as one likes."""
+    there = repository()
+    memory = {BASE: noise(1, 8 * MIB)}
+    await stored(there, images(tmp_path / "one", memory), "a")
+    folder = images(tmp_path / "two", {**memory, BASE + (1 << 30): noise(2, MIB)})
+    await stored(there, folder, "b")
+    await there.remove("a")
+    for _ in range(4):
+        await there.collect(grace_s=0)
+    assert [each.artifact for each in await there.listing()] == ["b"]
+    assert await fetched(there, "b", tmp_path / "back") == contents_of(folder)
+    await there.remove("b")
+    for _ in range(4):
+        await there.collect(grace_s=0)
+    assert sorted(there.bucket.contents()) == ["format", "recent"]
+
+
+async def test_it_is_stored_once(tmp_path):
+    """A repeated call writes nothing; another checkpoint of that id is refused."""
+    there = repository()
+    folder = images(tmp_path / "images", {BASE: noise(1, MIB)})
+    first = await stored(there, folder, "a")
+    before = there.bucket.contents()
+    assert await stored(there, folder, "a") == first
+    assert there.bucket.contents() == before
+    with pytest.raises(CheckpointTaken):
+        await stored(there, images(tmp_path / "other", {BASE: noise(2, MIB)}), "a")
+    assert there.bucket.contents() == before
+
+
+async def test_a_damaged_source_is_not_stored(tmp_path):
+    """Its copy would look whole, and the source would be removed."""
+    there = repository()
+    folder = images(tmp_path / "images", {BASE: noise(1, MIB)})
+    manifest = sealed(folder, "a")
+    pages = bytearray((folder / "pages-1.img").read_bytes())
+    pages[5000] ^= 1
+    (folder / "pages-1.img").write_bytes(pages)
+    with pytest.raises(ArtifactRefused, check=that(names="pages-1.img")):
+        await there.store("a", folder, manifest, unseen)
+    assert await there.listing() == []
+
+
+@pytest.mark.parametrize("kind", ["packs/", "manifests/", "heads/"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "gone"])
+async def test_damage_is_said(tmp_path, kind, damage):
+    """Whatever is damaged: no byte of it passes for whole, and the checkpoint can be removed."""
+    there = repository()
+    await stored(there, images(tmp_path / "images", {BASE: noise(1, MIB)}), "a")
+    (key,) = [key for key in there.bucket.contents() if key.startswith(kind)]
+    data = bytearray(there.bucket.contents()[key])
+    data[len(data) // 2] ^= 1
+    if damage == "gone":
+        await there.bucket.delete(key)
+    else:
+        await there.bucket.put(key, bytes(data if damage == "flip" else data[:-1]))
+    for read in (lambda: fetched(there, "a", tmp_path / "back"), lambda: there.verify("a", unseen)):
+        with pytest.raises((ArtifactRefused, ArtifactUnknown)):
+            await read()
+    if (kind, damage) != ("heads/", "gone"):
+        assert [each.artifact for each in await there.listing()] == ["a"]
+        await there.remove("a")
+    assert await there.listing() == []
+    with pytest.raises(ArtifactUnknown):
+        await there.remove("a")
+
+
+async def test_nothing_is_written_where_nobody_stores():
+    """Looking, removing and collecting make no repository of an empty bucket."""
+    there = repository()
+    assert await there.listing() == []
+    assert not await there.has("a")
+    assert (await there.collect(grace_s=0)).checkpoints == 0
+    for call in (there.manifest, there.remove):
+        with pytest.raises(ArtifactUnknown):
+            await call("a")
+    assert there.bucket.contents() == {}
+
+
+async def test_another_format_is_kept_out(tmp_path):
+    """What a newer version wrote, and what is not a repository."""
+    for text in (b'["repository.format",1,{"format":2}]\n', b"hello"):
+        there = repository()
+        await there.bucket.put("format", text)
+        with pytest.raises(ArtifactRefused):
+            await stored(there, images(tmp_path / "images", {BASE: noise(1, 1)}), "a")
+        with pytest.raises(ArtifactRefused):
+            await there.listing()
