@@ -28,7 +28,7 @@ class Marked:
     packs: Mapping[str, int]
     """Likewise."""
     referred: Mapping[str, None]
-    """Packs that a manifest refers to, whether a head names it or not: it may be about to."""
+    """Packs that the manifests refer to that heads name."""
 
     @property
     def kept_bytes(self) -> int:

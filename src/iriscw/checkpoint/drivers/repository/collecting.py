@@ -18,9 +18,17 @@ import attrs
 from iriscw.checkpoint.drivers.repository.groups import unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
 from iriscw.checkpoint.repository.contents import MAX_STORED_MANIFEST_BYTES, read_contents
-from iriscw.checkpoint.repository.keys import HEADS, MANIFESTS, PACKS, head_key, named_head, named_manifest, named_pack
+from iriscw.checkpoint.repository.keys import (
+    HEADS,
+    MANIFESTS,
+    PACKS,
+    head_key,
+    manifest_key,
+    named_head,
+    named_manifest,
+    named_pack,
+)
 from iriscw.checkpoint.repository.marking import Marked, Plan, planned
-from iriscw.freeze.model import ArtifactRefused
 from iriscw.objects.ports import IfMatch, ObjectChanged, ObjectNotFound
 
 log = logging.getLogger(__name__)
@@ -59,7 +67,7 @@ async def collect(objects: RepositoryObjects, *, grace_ns: int) -> Collected:
 
 
 async def _marked(objects: RepositoryObjects) -> Marked:
-    """Read what there is, and what refers to what. Heads come first: whoever writes one has written all it names."""
+    """Read what there is, and what refers to what; first the heads, because one is there before all that it names."""
     shown: dict[str, str] = {}
     begun: dict[str, tuple[str, int]] = {}
     async for info in objects.keys(HEADS):
@@ -69,31 +77,21 @@ async def _marked(objects: RepositoryObjects) -> Marked:
             shown[checkpoint] = found[0].attempt
             if found[0].begun_wall_ns:
                 begun[checkpoint] = (found[1], found[0].begun_wall_ns)
-    manifests = [info async for info in objects.keys(MANIFESTS)]
     referred: dict[str, None] = {}
-    sizes: dict[str, int] = {}
-    waiting = iter(manifests)
+    waiting = iter(shown.items())
 
     async def read() -> None:
-        for info in waiting:
-            checkpoint, attempt = named_manifest(info.key)
-            if not checkpoint:
-                continue
+        for checkpoint, attempt in waiting:
             try:
-                data = await objects.read(info.key, MAX_STORED_MANIFEST_BYTES)
-            except ObjectNotFound:  # another pass removed it
+                data = await objects.read(manifest_key(checkpoint, attempt), MAX_STORED_MANIFEST_BYTES)
+            except ObjectNotFound:  # it is not written yet, or was removed meanwhile
                 continue
-            sizes[info.key] = info.size_bytes
-            try:
-                referred.update(dict.fromkeys(read_contents(data, checkpoint, attempt).packs))
-            except ArtifactRefused as error:
-                if shown.get(checkpoint) == attempt:
-                    raise
-                log.warning("a manifest that no checkpoint is goes without what it refers to: %s", error)
+            referred.update(dict.fromkeys(read_contents(data, checkpoint, attempt).packs))
 
     async with unwrapped(), anyio.create_task_group() as tasks:
         for _ in range(READINGS):
             tasks.start_soon(read)
+    sizes = {info.key: info.size_bytes async for info in objects.keys(MANIFESTS) if named_manifest(info.key)[0]}
     packs = {info.key: info.size_bytes async for info in objects.keys(PACKS) if named_pack(info.key)}
     return Marked(shown, begun, sizes, packs, referred)
 
