@@ -140,6 +140,7 @@ LIBRARIES = {
     "cloudpickle": ("client", "task", "worker"),
     "ruamel": ("config", "drivers"),
     "yarl": ("drivers",),
+    "zstandard": ("drivers",),
     "hypothesis": ("testing", "iriscw_sims"),
     "pytest": ("testing", "iriscw_sims"),
     "pykka": ("bench",),

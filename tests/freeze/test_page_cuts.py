@@ -1,7 +1,8 @@
-"""Where files of pages are cut: the same memory has the same pieces, whatever else is mapped and however it is named."""
+"""Where files of pages are cut: the same memory has the same pieces, whatever else is mapped, however it is split."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+import itertools
+
+from hypothesis import given, strategies as st
 
 from iriscw.freeze.criu_images import AddressSpan, Pagemap
 from iriscw.freeze.page_cuts import cuts_of, page_cuts
@@ -24,7 +25,7 @@ def pieces(pagemap):
     addresses = [at for span in pagemap.spans for at in range(span.start, span.end, PAGE)]
     borders = [0, *cuts_of(pagemap, WINDOW), pagemap.size_bytes]
     assert borders == sorted(set(borders)) or not addresses
-    return [tuple(addresses[a // PAGE : b // PAGE]) for a, b in zip(borders, borders[1:], strict=False) if a < b]
+    return [tuple(addresses[a // PAGE : b // PAGE]) for a, b in itertools.pairwise(borders) if a < b]
 
 
 @st.composite

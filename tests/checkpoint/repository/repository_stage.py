@@ -4,14 +4,14 @@ import random
 import struct
 from pathlib import Path
 
+from artifacts import FROZEN
+
 from iriscw.checkpoint.drivers.digests import Reading, listed, open_folder
 from iriscw.checkpoint.drivers.repository.repository import ObjectRepository
 from iriscw.checkpoint.manifest import seal
 from iriscw.freeze.criu_images import PAGEMAP_MAGIC
 from iriscw.freeze.page_cuts import page_cuts
 from iriscw.objects.drivers.fake import FakeObjectStore
-
-from artifacts import FROZEN
 
 PAGE = 4096
 

@@ -10,14 +10,13 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from profiles import examples
+from hypothesis import given, strategies as st
 from repository_stage import contents_of, images, noise, repository, sealed, unseen
 
 from iriscw._errors import IriscwError
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
 from iriscw.objects.drivers.fake import FakeObjectStore
+from profiles import examples
 
 BASE = 0x7F0000000000
 NAMES = ("a", "b", "c")

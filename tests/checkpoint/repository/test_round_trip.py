@@ -1,11 +1,11 @@
 """What is stored comes back byte for byte, what is the same is stored once, and what is damaged is said."""
 
 import pytest
-from raised import that
 from repository_stage import PAGE, contents_of, images, noise, repository, sealed, unseen
 
 from iriscw.checkpoint.drivers.repository.storing import CheckpointTaken
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
+from raised import that
 
 BASE = 0x7F0000000000
 MIB = 256

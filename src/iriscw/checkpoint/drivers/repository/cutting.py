@@ -111,7 +111,6 @@ def read_batch(folder: int, batch: Batch, known: Callable[[bytes], bool]) -> lis
     finally:
         os.close(descriptor)
     found: list[Cut] = []
-    compress: bool | None = None
     for first, last in zip(batch.borders, batch.borders[1:], strict=False):
         piece = bytes(memoryview(raw)[first - start : last - start])
         digest = hashlib.sha256(piece).digest()
@@ -119,9 +118,7 @@ def read_batch(folder: int, batch: Batch, known: Callable[[bytes], bool]) -> lis
             found.append(Cut(digest, len(piece), ChunkCodec.RAW, None))
             continue
         codec, stored = encoded(piece)
-        if compress is None and stored:
-            compress = pays(stored[:SAMPLE_BYTES])
-        if compress:
+        if pays(stored[:SAMPLE_BYTES]):
             codec, stored = compressed(codec, stored)
         found.append(Cut(digest, len(piece), codec, stored))
     return found
