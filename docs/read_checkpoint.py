@@ -53,7 +53,7 @@ def main(repository: Path, checkpoint: str, folder: Path) -> None:
     ((_, said),) = lines((repository / "format").read_bytes())
     if said["format"] != 1:
         sys.exit(f"the repository has format {said['format']}, and this program reads 1")
-    ((_, head),) = lines((repository / "heads" / checkpoint).read_bytes())
+    (_, head), _ = lines((repository / "heads" / checkpoint).read_bytes())
     if head["begun_wall_ns"]:
         sys.exit(f"{checkpoint} is being stored")
     manifest = (repository / "manifests" / checkpoint / head["attempt"]).read_bytes()

@@ -95,6 +95,32 @@ def open_manifest(data: bytes, artifact: str) -> Manifest:
     return manifest
 
 
+def summary_of(data: bytes) -> bytes:
+    """Return the first and the last line of a manifest: what it says of the artifact without its files."""
+    return data[: data.find(b"\n") + 1] + data[data[:-1].rfind(b"\n") + 1 :]
+
+
+def open_summary(data: bytes, artifact: str) -> Manifest:
+    """Read what :func:`summary_of` gave, as a manifest without files: for people, because its digest is not compared.
+
+    Raises:
+        ArtifactRefused: it is none of ours.
+    """
+    try:
+        lines = list(read(data))
+    except ValueError as error:
+        raise ArtifactRefused(f"artifact {artifact}: {error}") from error
+    match lines:
+        case [FactsLine() as facts, SealLine() as last]:
+            manifest = _manifest(facts, (), last)
+        case _:
+            raise ArtifactRefused(f"artifact {artifact}: its summary has other lines")
+    trouble = label_trouble(manifest.labels) or _tasks_trouble(manifest)
+    if trouble or manifest.artifact != artifact:
+        raise ArtifactRefused(f"artifact {artifact}: {trouble or 'its summary is that of another one'}")
+    return manifest
+
+
 def _assembled(artifact: str, data: bytes, lines: list[Line]) -> Manifest:
     match lines:
         case [FactsLine() as facts, *between, SealLine() as last]:
@@ -105,6 +131,10 @@ def _assembled(artifact: str, data: bytes, lines: list[Line]) -> Manifest:
     body = data[: data[:-1].rfind(b"\n") + 1]
     if hashlib.sha256(body).hexdigest() != last.digest:
         raise ArtifactRefused(f"artifact {artifact}: the manifest was changed: its digest is another one")
+    return _manifest(facts, files, last)
+
+
+def _manifest(facts: FactsLine, files: tuple[ImageFile, ...], last: SealLine) -> Manifest:
     return Manifest(
         artifact=facts.artifact,
         labels=facts.labels,

@@ -72,5 +72,6 @@ class StoredCheckpoint:
     added_bytes: int
     """What was written for it: its chunks that the repository did not have, and its manifest."""
     manifest: Manifest | None = None
+    """Without its files."""
     trouble: str = ""
     """Why it cannot be read; empty if it can."""

@@ -46,6 +46,9 @@ MAX_STORED_MANIFEST_BYTES: Final = 512 << 20
 MAX_SMALL_BYTES: Final = 1 << 20
 """Of a head, a mark, the list of recent heads."""
 
+MAX_SOURCE_CHARS: Final = 256 << 10
+"""Of the lines of the tier's manifest that stand in a head."""
+
 ROW: Final = struct.Struct("<32sIIIIB")
 """A chunk in a manifest: its SHA-256, its size in bytes, the number of its pack, where it begins there, how many bytes
 it takes there, and its :class:`~iriscw.checkpoint.repository.model.ChunkCodec`. Little endian, without gaps."""
@@ -173,7 +176,8 @@ def _check_files(files: dict[str, tuple[int, list[Chunk]]]) -> None:
 
 def written_head(head: Head) -> bytes:
     """Return the content of a head."""
-    return _text([HeadLine(*attrs.astuple(head))])
+    body = _text([HeadLine(*attrs.astuple(head))])
+    return body + _text([EndLine(hashlib.sha256(body).hexdigest())])
 
 
 def read_head(data: bytes, checkpoint: str) -> Head:
@@ -183,7 +187,13 @@ def read_head(data: bytes, checkpoint: str) -> Head:
         ArtifactRefused: it is none of ours, or damaged.
     """
     try:
-        head = _head(_sole(data, HeadLine))
+        match list(_lines(data)):
+            case [HeadLine() as line, EndLine() as end]:
+                head = _head(line)
+            case _:
+                raise _Refused("is none of ours")
+        if hashlib.sha256(data[: data[:-1].rfind(b"\n") + 1]).hexdigest() != end.digest:
+            raise _Refused("was changed: its digest is another one")
     except _Refused as error:
         raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: its head {error}") from error
     if head.checkpoint != checkpoint:
@@ -202,13 +212,14 @@ def _head(line: HeadLine) -> Head:
         line.stored_bytes,
         line.added_bytes,
         line.program,
+        line.source,
         line.begun_wall_ns,
     )
 
 
 def written_heads(heads: Sequence[Head]) -> bytes:
     """Return the content of a list of heads."""
-    return b"".join(map(written_head, heads))
+    return _text([HeadLine(*attrs.astuple(head)) for head in heads])
 
 
 def read_heads(data: bytes) -> tuple[Head, ...]:

@@ -97,6 +97,9 @@ class Head:
     added_bytes: int = 0
     program: str = ""
     """The name of its first process: two checkpoints of one program share much."""
+    source: str = ""
+    """The first and the last line of the manifest of the tier, so that a listing reads nothing else; empty if they are
+    too long for that."""
     begun_wall_ns: int = 0
     """When the attempt began; 0: it has ended, and the checkpoint can be seen."""
 

@@ -2,7 +2,8 @@
 
 A manifest of a repository is a text of lines. ``repository.attempt`` says whose it is, ``repository.packs`` names
 packs, each ``repository.file`` begins a file, ``repository.chunks`` has chunks of the file before it, and
-``repository.end`` has the digest of all lines before it. The other lines are objects of their own.
+``repository.end`` has the digest of all lines before it. The other lines are objects of their own; a head has an
+end, too.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class HeadLine:
     stored_bytes: int
     added_bytes: int
     program: str
+    source: str
     begun_wall_ns: int
 
 

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 
 import attrs
 
-from iriscw.checkpoint.model import StoredCheckpoint
 from iriscw.checkpoint.repository.contents import (
     MAX_SMALL_BYTES,
     MAX_STORED_MANIFEST_BYTES,
@@ -163,19 +162,9 @@ class RepositoryObjects:
         """
         return (await self.store.put(head_key(head.checkpoint), written_head(head), condition=condition)).etag
 
-    async def heads(self) -> AsyncIterator[Head | StoredCheckpoint]:
-        """Yield the heads of all checkpoints; one that cannot be read as a checkpoint with its trouble."""
-        async for info in self.keys(HEADS):
-            checkpoint = named_head(info.key)
-            if not checkpoint:
-                continue
-            try:
-                found = await self.head(checkpoint)
-            except ArtifactRefused as error:
-                yield StoredCheckpoint(checkpoint, 0, 0, 0, trouble=str(error))
-                continue
-            if found is not None and not found[0].begun_wall_ns:  # else it was removed meanwhile, or is being made
-                yield found[0]
+    async def checkpoints(self) -> list[str]:
+        """Return all checkpoints that have a head."""
+        return [name async for name in (named_head(info.key) async for info in self.keys(HEADS)) if name]
 
     # Recent heads
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import anyio
 import attrs
 
 from iriscw.checkpoint.drivers.repository.collecting import Collected, collect
 from iriscw.checkpoint.drivers.repository.cutting import PageCuts
 from iriscw.checkpoint.drivers.repository.fetching import fetch_files, source_manifest, verify_files
+from iriscw.checkpoint.drivers.repository.groups import unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
 from iriscw.checkpoint.drivers.repository.storing import Storing
-from iriscw.checkpoint.manifest import open_manifest
+from iriscw.checkpoint.manifest import open_summary, summary_of
 from iriscw.checkpoint.model import StoredCheckpoint
 from iriscw.checkpoint.repository.contents import SOURCE_MANIFEST
 from iriscw.checkpoint.repository.keys import head_key
-from iriscw.checkpoint.repository.model import Contents, Head
+from iriscw.checkpoint.repository.model import Contents
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
 from iriscw.freeze.ports import Report
 from iriscw.objects.ports import IfMatch, ObjectChanged, ObjectStore
+
+LOOKS: Final = 16
+"""Checkpoints that are looked at at the same time."""
 
 GRACE_S: Final = 3600.0
 """How long a collection leaves what nothing refers to: whoever fetches a checkpoint that is removed has that long."""
@@ -70,20 +75,39 @@ class ObjectRepository:
         """See the port."""
         if not await self.objects.looked_at():
             return []
-        return [await self._listed(head) async for head in self.objects.heads()]
+        checkpoints = await self.objects.checkpoints()
+        found: dict[str, StoredCheckpoint] = {}
+        waiting = iter(checkpoints)
 
-    async def _listed(self, found: Head | StoredCheckpoint) -> StoredCheckpoint:
-        if isinstance(found, StoredCheckpoint):
-            return found
-        head, manifest, trouble = found, None, ""
+        async def look() -> None:
+            for checkpoint in waiting:
+                listed = await self._listed(checkpoint)
+                if listed is not None:
+                    found[checkpoint] = listed
+
+        async with unwrapped(), anyio.create_task_group() as tasks:
+            for _ in range(min(LOOKS, len(checkpoints))):
+                tasks.start_soon(look)
+        return [found[checkpoint] for checkpoint in checkpoints if checkpoint in found]
+
+    async def _listed(self, checkpoint: str) -> StoredCheckpoint | None:
+        """Return a checkpoint as a listing has it; None if it was removed meanwhile, or is being made."""
         try:
-            data = await source_manifest(self.objects, await self.objects.contents(head))
-            manifest = open_manifest(data, head.checkpoint)
+            shown = await self.objects.shown(checkpoint)
+        except ArtifactRefused as error:
+            return StoredCheckpoint(checkpoint, 0, 0, 0, trouble=str(error))
+        if shown is None:
+            return None
+        head, manifest, trouble = shown[0], None, ""
+        try:
+            if head.source:
+                manifest = open_summary(head.source.encode(), checkpoint)
+            else:
+                data = await source_manifest(self.objects, await self.objects.contents(head))
+                manifest = open_summary(summary_of(data), checkpoint)
         except (ArtifactRefused, ArtifactUnknown) as error:
             trouble = str(error)
-        return StoredCheckpoint(
-            head.checkpoint, head.size_bytes, head.stored_bytes, head.added_bytes, manifest, trouble
-        )
+        return StoredCheckpoint(checkpoint, head.size_bytes, head.stored_bytes, head.added_bytes, manifest, trouble)
 
     async def remove(self, artifact: str) -> None:
         """See the port."""

@@ -36,9 +36,10 @@ from iriscw.checkpoint.drivers.digests import Reading, listed, open_folder
 from iriscw.checkpoint.drivers.repository.cutting import Batch, Cut, PageCuts, batches, cut_of, cuts_in, read_batch
 from iriscw.checkpoint.drivers.repository.groups import all_of, unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects, new_token
-from iriscw.checkpoint.manifest import open_manifest
+from iriscw.checkpoint.manifest import open_manifest, summary_of
 from iriscw.checkpoint.model import Manifest, StoredCheckpoint
 from iriscw.checkpoint.repository.contents import (
+    MAX_SOURCE_CHARS,
     MAX_STORED_MANIFEST_BYTES,
     SOURCE_MANIFEST,
     WINDOW_BYTES,
@@ -279,6 +280,7 @@ class Storing:
 
     async def _shown(self, contents: Contents, text: bytes, source: Manifest, begun: str) -> bool:
         """Make the checkpoint visible; False: a collection has given this attempt up, or another call took it over."""
+        lines = summary_of(self.manifest).decode("ascii")
         head = Head(
             checkpoint=self.artifact,
             attempt=contents.attempt,
@@ -287,12 +289,13 @@ class Storing:
             stored_bytes=contents.stored_bytes,
             added_bytes=contents.added_bytes,
             program=_program(source),
+            source=lines if len(lines) <= MAX_SOURCE_CHARS else "",
         )
         try:
             await self.objects.write_head(head, IfMatch(begun))
         except ObjectChanged:
             return False
-        await self.objects.add_recent(head)
+        await self.objects.add_recent(attrs.evolve(head, source=""))
         return True
 
 
@@ -306,7 +309,8 @@ def _program(source: Manifest) -> str:
 
 def _stored(contents: Contents, source: Manifest) -> StoredCheckpoint:
     size = sum(file.size_bytes for file in source.files)
-    return StoredCheckpoint(source.artifact, size, contents.stored_bytes, contents.added_bytes, source)
+    found = attrs.evolve(source, files=())
+    return StoredCheckpoint(source.artifact, size, contents.stored_bytes, contents.added_bytes, found)
 
 
 def _uncounted(count: int) -> None:
