@@ -187,18 +187,23 @@ def read_head(data: bytes, checkpoint: str) -> Head:
         ArtifactRefused: it is none of ours, or damaged.
     """
     try:
-        match list(_lines(data)):
-            case [HeadLine() as line, EndLine() as end]:
-                head = _head(line)
-            case _:
-                raise _Refused("is none of ours")
-        if hashlib.sha256(data[: data[:-1].rfind(b"\n") + 1]).hexdigest() != end.digest:
-            raise _Refused("was changed: its digest is another one")
+        head = _sealed_head(data)
     except _Refused as error:
         raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: its head {error}") from error
     if head.checkpoint != checkpoint:
         raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: its head is that of {head.checkpoint[:80]}")
     return head
+
+
+def _sealed_head(data: bytes) -> Head:
+    match list(_lines(data)):
+        case [HeadLine() as line, EndLine() as end]:
+            pass
+        case _:
+            raise _Refused("is none of ours")
+    if hashlib.sha256(data[: data[:-1].rfind(b"\n") + 1]).hexdigest() != end.digest:
+        raise _Refused("was changed: its digest is another one")
+    return _head(line)
 
 
 def _head(line: HeadLine) -> Head:
