@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from iriscw.checkpoint import moving
+from iriscw.checkpoint.model import MovePhase
 from iriscw.fleet.lifecycle import POD_TABLE, SLICE_TABLE, PodState, SliceState
 from iriscw.freeze import freezing, thawing
 from iriscw.freeze.model import FreezePhase, ThawPhase
@@ -23,6 +25,9 @@ HEAD = """\
 The lives that are kept as tables, drawn from those tables. What does not stand on an arrow changes nothing. The text of
 an arrow is an event, a record of the journal, or what became of a step.
 """
+
+LIVING = ("checkpoint", "fleet", "freeze", "jobs", "nodes", "worker")
+"""Packages with such tables."""
 
 Arrow = tuple[enum.Enum, enum.Enum, str]
 
@@ -62,11 +67,22 @@ def of_thaw() -> Iterable[Arrow]:
             yield phase, ThawPhase.OVER, "failed"
 
 
+def of_move() -> Iterable[Arrow]:
+    """Yield the arrows of a move. What it was copied from stays where the copy is lost."""
+    for phase, row in moving.PHASES.items():
+        yield phase, row.then, "done"
+        if row.failed is moving.MoveTurn.UNDO:
+            yield phase, MovePhase.UNDOING, "failed"
+    yield MovePhase.OPENING, MovePhase.DROPPING, "it is there, and nothing is to go"
+    yield MovePhase.DROPPING, MovePhase.UNDOING, "the copy is lost"
+
+
 DIAGRAMS = {
     "A slice": ("fleet.lifecycle.SLICE_TABLE", SliceState.REQUESTED, list(of_events(SLICE_TABLE))),
     "A worker's place in a slice": ("fleet.lifecycle.POD_TABLE", PodState.VACANT, list(of_events(POD_TABLE))),
     "An attempt on its worker": ("worker.lifecycle.TRANSITIONS", AttemptPhase.NEW, list(of_records(TRANSITIONS))),
     "A freeze": ("freeze.freezing.PHASES", FreezePhase.LOOKING, list(of_freeze())),
+    "A move": ("checkpoint.moving.PHASES", MovePhase.OPENING, list(of_move())),
     "A thaw": ("freeze.thawing.PHASES", ThawPhase.OPENING, list(of_thaw())),
 }
 
@@ -120,7 +136,7 @@ def test_every_table_of_a_life_is_drawn(sources):
     found = {
         f"{source.module.removeprefix('iriscw.')}.{match[1]}"
         for source in sources
-        if source.module.startswith(("iriscw.fleet", "iriscw.freeze", "iriscw.worker", "iriscw.jobs", "iriscw.nodes"))
+        if source.module.split(".")[1:2] in ([each] for each in LIVING)
         for match in names.finditer(source.text)
         if ".drivers." not in source.module
     }

@@ -252,7 +252,7 @@ async def test_what_was_followed_is_not_read_again(tmp_path, made):
     assert max(each.done_bytes for each in seen) == sealed.size_bytes
     await tiers.publish("op-1")
     tier = tiers.folders["disk"]
-    with pytest.raises(ArtifactRefused, check=that(comes_from="store.Folders.verify", names="pages-1.img")):
+    with pytest.raises(ArtifactRefused, check=that(comes_from="images.compare", names="pages-1.img")):
         verify(tier, "op-1")
     with (tier.images("op-1") / "pages-1.img").open("r+b") as file:
         file.write(data[:1])

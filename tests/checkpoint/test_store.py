@@ -94,7 +94,7 @@ def test_a_small_file_system_is_a_bound_too(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(store.os, "fsync", full)
-    with pytest.raises(NoRoom, check=that(comes_from="store._room_of")):
+    with pytest.raises(NoRoom, check=that(comes_from="images.room_of")):
         tier.seal("op-1", FROZEN, (), store.default_reading(lambda count: None), lambda size: None)
     monkeypatch.undo()
     tier.discard("op-1")
@@ -156,7 +156,7 @@ def test_an_artifact_whose_freeze_has_not_ended_stays(tmp_path):
     tier.seal("op-1", FROZEN, (), store.default_reading(lambda count: None), lambda size: None)
     tier.publish("op-1")
     assert tier.listing()[0].pinned_by == ("op-1",)
-    with pytest.raises(ArtifactInUse, check=that(comes_from="store.Folders.remove", names="op-1")):
+    with pytest.raises(ArtifactInUse, check=that(comes_from="store.Folders._take_away", names="op-1")):
         tier.remove("op-1")
     tier.unpin("op-1", "op-1")
     tier.publish("op-1")  # once more, as after a crash
@@ -173,7 +173,7 @@ def test_memory_is_not_trusted_after_a_boot(tmp_path):
     """A copy in RAM belongs to the boot in which it was made."""
     published(tmp_path)
     tier = folders(tmp_path, volatile=True, boot_id="another")
-    with pytest.raises(ArtifactRefused, check=that(comes_from="store.Folders.manifest")):
+    with pytest.raises(ArtifactRefused, check=that(comes_from="store.Folders._read")):
         tier.pin("op-1", "op-9")
     assert "another boot" in tier.listing()[0].trouble
 
@@ -286,7 +286,7 @@ def test_a_file_system_that_fills_up(tmp_path, full_disk):
     room = tier.reserve("op-1", MIB // 2)
     fill(room, large=False)
     full_disk()
-    with pytest.raises(NoRoom, check=that(comes_from="store._room_of")):
+    with pytest.raises(NoRoom, check=that(comes_from="images.room_of")):
         tier.seal("op-1", FROZEN, (), store.default_reading(lambda count: None), lambda size: None)
     assert tier.listing() == []
     filler.unlink()

@@ -99,7 +99,7 @@ async def test_a_checkpoint_of_an_older_iriscw_has_no_digests_of_pieces(tmp_path
     assert not (await tiers.pin("op-1", "op-2")).by_pieces
     assert (await tiers.verify_but_pages("op-1", lambda progress: None)).files == ()
     (place / "images" / "pages-1.img").write_bytes(bytes(70_000))
-    with pytest.raises(ArtifactRefused, check=that(comes_from="store.Folders.verify", names="pages-1.img")):
+    with pytest.raises(ArtifactRefused, check=that(comes_from="images.compare", names="pages-1.img")):
         await tiers.verify_but_pages("op-1", lambda progress: None)
 
 

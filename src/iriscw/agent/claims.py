@@ -3,7 +3,7 @@
 Two freezes of one process would each undo what the other did: CUDA has one state, whoever asks. So whoever freezes a
 process holds a name for it (:mod:`iriscw.processes.names`): nobody else can take it meanwhile, whatever state folder
 and user, and it goes with whoever holds it. Whoever thaws an artifact holds a name for that, too: two thaws of one
-would fight for the same process numbers.
+would fight for the same process numbers. Whoever moves one holds the same name: what is thawed stays where it is.
 
 A freeze is of a process with all below it. So whoever has claimed one looks whether any process above or below it is
 claimed as well, and gives it back if so. Each of two that begin at the same moment claims before it looks: one of them
@@ -29,7 +29,10 @@ _FREEZE_NAME: Final = re.compile(rf"{_FREEZE}(?P<boot>[0-9a-f-]+)-(?P<pid>[0-9]{
 
 
 class TargetBusy(OperationError):
-    """Another operation freezes this process, one above or below it, or thaws this artifact. Nothing was touched."""
+    """Another operation freezes this process, one above or below it, or thaws or moves this artifact.
+
+    Nothing was touched.
+    """
 
     retryable = True
 
@@ -40,7 +43,7 @@ def frozen_by_us(root: TaskIdentity) -> str:
 
 
 def thawed_by_us(artifact: str) -> str:
-    """Name the thaw of an artifact."""
+    """Name the thaw of an artifact, or its move."""
     return f"thaw-{artifact}"
 
 

@@ -1,10 +1,10 @@
-"""Freezing and thawing on this machine without a daemon: each command runs its own operation, and takes up dead ones.
+"""Freezing, thawing and moving here without a daemon: each command runs its own operation, and takes up dead ones.
 
 ::
 
     <state>/                       $IRISCW_STATE_DIR, else $XDG_STATE_HOME/iriscw, else ~/.local/state/iriscw
       operations/<id>/journal/     one operation: its records; the folder goes when nothing is owed
-      operations/<id>/<tier>       where the tier lay that it has to do with, if that is not below this folder
+      operations/<id>/<tier>       where a tier lay that it has to do with, if that is not below this folder
       operations.lock              held for the moment in which such a folder is made, taken up or removed
       criu-ability.json            what CRIU was found to be able to, so that not each command asks it
       checkpoints/                 the tier on disk
@@ -21,7 +21,7 @@ import contextlib
 import fcntl
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +31,23 @@ import attrs
 from iriscw._errors import IriscwError, JournalLocked, OperationError
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us, thawed_by_us
 from iriscw.agent.state import check_state, usable
-from iriscw.checkpoint.drivers.loading import JOURNAL, TIER_NAME, load_tier, named_tier, open_tier, tier_names
+from iriscw.checkpoint import actor as moves
+from iriscw.checkpoint.drivers.carrier import Carrier
+from iriscw.checkpoint.drivers.loading import (
+    JOURNAL,
+    REPOSITORY,
+    TIER_NAME,
+    load_tier,
+    named_tier,
+    open_tier,
+    tier_names,
+)
 from iriscw.checkpoint.drivers.plug import TierContext
 from iriscw.checkpoint.drivers.tiers import Tiers
+from iriscw.checkpoint.messages import MoveCheckpoint
+from iriscw.checkpoint.model import MovePlan
+from iriscw.checkpoint.ports import Repository, Tier
+from iriscw.checkpoint.records import MoveAccepted, MoveEnded
 from iriscw.files import make_private_folder, read_bounded, remove_tree
 from iriscw.freeze import actor
 from iriscw.freeze.drivers.criu.network import forget
@@ -79,6 +93,10 @@ MAX_PLACE_BYTES = 4096
 
 FREEZE = "/freeze"
 THAW = "/thaw"
+MOVE = "/move"
+
+Order = FreezeTree | ThawTree | MoveCheckpoint
+"""What an operation is asked for with."""
 
 Changed = Callable[[OperationChanged | OperationEnded], None]
 
@@ -93,6 +111,10 @@ class TreeLost(OperationError):
 
 class ThawFailed(OperationError):
     """A thaw did not come to its end; nothing of the tree runs here, and the checkpoint is as it was."""
+
+
+class MoveUndone(OperationError):
+    """A move did not come to its end; the checkpoint lies where it lay, and nothing of the move is left."""
 
 
 class TierElsewhere(OperationError):
@@ -122,6 +144,10 @@ class Machine:
         """Return what carries out one operation."""
         return Desk(self.processes, self.criu, self.cuda, self.gpus, self.hooks, self.tiers, report)
 
+    def effects(self, report: Report) -> dict[type, Callable[..., Awaitable[object]]]:
+        """Return the function for each effect of any operation."""
+        return {**self.desk(report).effects(), **Carrier(self.tiers, report).effects()}
+
 
 def state_folder(environment: Mapping[str, str]) -> Path:
     """Say where operations lie, and the tiers that have no place of their own."""
@@ -133,7 +159,11 @@ def state_folder(environment: Mapping[str, str]) -> Path:
 
 
 def tiers_below(
-    state: Path, *, folders: Mapping[str, Path] | None = None, budgets: Mapping[str, int] | None = None
+    state: Path,
+    *,
+    folders: Mapping[str, Path] | None = None,
+    budgets: Mapping[str, int] | None = None,
+    repository: Repository | None = None,
 ) -> Tiers:
     """Return the tiers of this user.
 
@@ -141,6 +171,7 @@ def tiers_below(
         state: where operations lie.
         folders: of tiers that are to lie elsewhere than they say themselves, by name.
         budgets: of tiers, by name; 0: what a tier says itself.
+        repository: what outlives this machine; None: there is none.
 
     Raises:
         NoSuchTier: a folder or a budget is of none.
@@ -162,7 +193,11 @@ def tiers_below(
             forget=forget,
         )
         opened[name] = open_tier(context)
-    return Tiers(opened)
+    return Tiers(opened, repository)
+
+
+_NOT_BEGUN = {kind.__name__: kind for kind in (ArtifactUnknown, ArtifactInUse)}
+"""Errors of a move that did nothing."""
 
 
 def failure_of(end: OperationEnded) -> IriscwError | None:
@@ -171,8 +206,12 @@ def failure_of(end: OperationEnded) -> IriscwError | None:
     if end.kind == GuardRefused.__name__:
         why = f"{why}; it is a task's, which is suspended: `iriscw resume JOB` has it go on"
     match end.outcome:
-        case Outcome.FROZEN | Outcome.COPIED | Outcome.THAWED:
+        case Outcome.FROZEN | Outcome.COPIED | Outcome.THAWED | Outcome.MOVED:
             return None
+        case Outcome.STAYED if end.kind in _NOT_BEGUN:
+            return _NOT_BEGUN[end.kind](end.text)
+        case Outcome.STAYED:
+            return MoveUndone(f"it was not moved, and lies where it lay: {why}")
         case Outcome.UNDONE if end.kind == TargetGone.__name__:  # it had ended, or its first process had, by itself
             return FreezeUndone(f"it was not frozen: {why}")
         case Outcome.UNDONE:
@@ -199,40 +238,57 @@ class Local:
     state: Path
     machine: Machine
 
-    async def run(
-        self, message: FreezeTree | ThawTree, *, report: Report = unseen, changed: Changed | None = None
-    ) -> OperationEnded:
+    async def run(self, message: Order, *, report: Report = unseen, changed: Changed | None = None) -> OperationEnded:
         """Run a new operation to its end; when this is cancelled, undo it first, within a bound.
 
         Raises:
-            TargetBusy: another operation freezes the same process, or thaws the same artifact.
+            TargetBusy: another operation freezes the same process, or thaws or moves the same artifact.
             OperationStuck: it did not come to its end in time after a cancellation.
             UnsafeStateFolder: somebody else could write to the state folder.
             StateUnusable: its folder cannot be written to; nothing was touched.
             NoRoom: the disk of its folder is full: before anything was touched, or for so long that it was given up.
             JournalLost: that disk failed on the way; the next command takes the operation up.
-            UnsafeRequest: the folder of its tier is not ours alone.
+            UnsafeRequest: the folder of its tier is not ours alone, or there is no such tier.
         """
         await self.machine.tiers.check(message)
-        tier = await self.machine.tiers.tier_of(message)
+        tiers = await self.machine.tiers.tiers_of(message)
         with usable(self.state):
             folder = self._operations() / message.plan.operation
-        if isinstance(message, ThawTree):
-            name, target = THAW, thawed_by_us(message.plan.artifact)
-        else:
-            name, target = FREEZE, frozen_by_us(message.plan.root)
+        match message:
+            case FreezeTree(plan=plan):
+                name, target = FREEZE, frozen_by_us(plan.root)
+            case ThawTree(plan=plan):
+                name, target = THAW, thawed_by_us(plan.artifact)
+            case MoveCheckpoint(plan=plan):
+                name, target = MOVE, thawed_by_us(plan.artifact)
         with claim(target):
             with usable(self.state):
                 async with self._alone():
                     try:
                         make_private_folder(folder)
-                        if tier is not None and not tier.root.is_relative_to(self.state):
-                            (folder / tier.name).write_bytes(os.fsencode(tier.root))
+                        self._note_places(folder, tiers, repository=isinstance(message, MoveCheckpoint))
                         journal = SqliteJournal.open(folder / JOURNAL)
                     except BaseException:
                         self._clean(folder)
                         raise
             return await self._run(folder, journal, name, message, report, changed)
+
+    async def fetch(
+        self, artifact: str, tier: str = "", *, report: Report = unseen, changed: Changed | None = None
+    ) -> OperationEnded | None:
+        """Have a checkpoint that only the repository has lie in a tier of this machine: in this one, or where room is.
+
+        Give how that ended; None where there was nothing to do.
+
+        Raises:
+            OperationError: the repository cannot be read, or as :meth:`run`.
+        """
+        found = await self.machine.tiers.find(artifact)
+        if found is None or found.tier in self.machine.tiers.folders:
+            return None
+        target = tier or await self.machine.tiers.roomy(found.size_bytes)
+        plan = MovePlan(new_id("mv"), artifact, target, keep=True)
+        return await self.run(MoveCheckpoint(plan), report=report, changed=changed)
 
     async def recover(self, changed: Changed | None = None) -> list[OperationEnded]:
         """Take up what commands left that were killed: finish it, or undo it. Give how each ended.
@@ -350,14 +406,28 @@ class Local:
             self._clean(folder)
         return taken
 
+    def _note_places(self, folder: Path, tiers: Sequence[Tier], *, repository: bool) -> None:
+        """Write down where the tiers lie that an operation has to do with, and the repository, if that is one."""
+        for tier in tiers:
+            if not tier.root.is_relative_to(self.state):
+                (folder / tier.name).write_bytes(os.fsencode(tier.root))
+        known = self.machine.tiers.repository
+        if repository and known is not None:
+            (folder / known.name).write_bytes(os.fsencode(known.place))
+
     def _check_place(self, folder: Path) -> None:
         for name, place in _places(folder).items():
+            if name == REPOSITORY:
+                known = self.machine.tiers.repository
+                if known is None or os.fsdecode(known.place) != place:
+                    raise TierElsewhere(f"it was begun with the repository {place}: name that")
+                continue
             tier = self.machine.tiers.folders.get(name)
             if tier is None:
                 raise TierElsewhere(
                     f"its images are in {place}, of the tier {name!r}, which no installed package offers"
                 )
-            if tier.root != place:
+            if tier.root != Path(place):
                 variable = load_tier(name).variable
                 how = f"run this with {variable}={place}" if variable else f"have the tier {name!r} lie there"
                 raise TierElsewhere(f"its images are in {place}: {how}")
@@ -394,7 +464,7 @@ class Local:
         folder: Path,
         journal: SqliteJournal,
         name: str,
-        message: FreezeTree | ThawTree | None,
+        message: Order | None,
         report: Report,
         changed: Changed | None,
     ) -> OperationEnded:
@@ -428,9 +498,7 @@ class Local:
             nonlocal woken
             try:
                 async with ActorSystem(journal=journal, on_event=see) as system:
-                    effects = self.machine.desk(report).effects()
-                    made = actor.freeze(effects) if name == FREEZE else actor.thaw(effects)
-                    system.spawn(name.removeprefix("/"), made)
+                    system.spawn(name.removeprefix("/"), ACTORS[name](self.machine.effects(report)))
                     if message is not None:
                         system.tell(name, message)
                     async with anyio.create_task_group() as beside:
@@ -477,23 +545,27 @@ class _Taken:
     target: str
 
 
+ACTORS = {FREEZE: actor.freeze, THAW: actor.thaw, MOVE: moves.move}
+"""What makes the actor of an operation, by its name."""
+
+
 def _owed(journal: SqliteJournal) -> _Taken | None:
     """Say what an operation owes; None if nothing."""
-    for name in (FREEZE, THAW):
+    for name in ACTORS:
         records = journal.read(name)
-        if records and not isinstance(records[-1], FreezeEnded | ThawEnded):
+        if records and not isinstance(records[-1], FreezeEnded | ThawEnded | MoveEnded):
             match records[0]:
                 case FreezeAccepted(plan=plan):
                     return _Taken(journal, name, frozen_by_us(plan.root))
-                case ThawAccepted(plan=plan):
+                case ThawAccepted(plan=plan) | MoveAccepted(plan=plan):
                     return _Taken(journal, name, thawed_by_us(plan.artifact))
     return None
 
 
-def _places(folder: Path) -> dict[str, Path]:
-    """Return where the tier lay that an operation has to do with; empty if that goes with the state folder."""
+def _places(folder: Path) -> dict[str, str]:
+    """Return where the tiers lay that an operation has to do with; none that go with the state folder."""
     names = [each.name for each in folder.iterdir() if each.name != JOURNAL and TIER_NAME.fullmatch(each.name)]
-    return {name: Path(os.fsdecode(read_bounded(folder / name, MAX_PLACE_BYTES))) for name in names}
+    return {name: os.fsdecode(read_bounded(folder / name, MAX_PLACE_BYTES)) for name in names}
 
 
 def _sole(error: Exception) -> Exception:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import enum
+
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.freeze.model import FrozenTree, Sealed
 
 
@@ -36,6 +39,17 @@ class Manifest:
 
 
 @attrs.frozen
+class ArtifactCopy:
+    """Where an artifact lies."""
+
+    tier: str
+    size_bytes: int
+    trouble: str = ""
+    """Why this copy cannot be used; empty if it can."""
+    pinned_by: tuple[str, ...] = ()
+
+
+@attrs.frozen
 class ListedArtifact:
     """An artifact as a listing shows it. One whose manifest is none of ours has a ``trouble`` and no manifest."""
 
@@ -45,6 +59,8 @@ class ListedArtifact:
     manifest: Manifest | None = None
     trouble: str = ""
     pinned_by: tuple[str, ...] = ()
+    copies: tuple[ArtifactCopy, ...] = ()
+    """All places where it lies, the first one first; none where only one was looked at."""
 
 
 @attrs.frozen
@@ -75,3 +91,31 @@ class StoredCheckpoint:
     """Without its files."""
     trouble: str = ""
     """Why it cannot be read; empty if it can."""
+
+
+@attrs.frozen
+class MovePlan:
+    """Which checkpoint is to lie where."""
+
+    operation: str
+    artifact: str
+    target: str
+    """The name of a tier, or of the repository."""
+    keep: bool = False
+    """Whether it is to lie where it lay, too."""
+
+
+class MovePhase(enum.Enum):
+    """Which step of a move may have been taken: see :mod:`iriscw.checkpoint.moving`."""
+
+    NEW = "new"
+    OPENING = "opening"
+    COPYING = "copying"
+    PUBLISHING = "publishing"
+    DROPPING = "dropping"
+    UNDOING = "undoing"
+    OVER = "over"
+
+
+class CopyLost(OperationError):
+    """The tier that a checkpoint was moved to has not got it, as after a reboot. It lies where it lay."""

@@ -37,8 +37,8 @@ class Tier(Protocol):
 
     Its methods block and are called from threads. What has returned is durable: after a power cut a tier that is not
     volatile has it. What was cut off in the middle shows as nothing or as a whole, and the same call does the rest.
-    ``operation`` is the id of the freeze that writes an artifact or of the thaw that reads one; an artifact has the id
-    of its freeze.
+    ``operation`` is the id of the freeze that writes an artifact, of the thaw that reads one or of the move that copies
+    one; an artifact has the id of its freeze, in each tier that it lies in.
 
     Every method but :meth:`images` refuses a folder that somebody else made, may write to or may read: images are run,
     and hold secrets. It raises :class:`~iriscw.freeze.model.UnsafeRequest` then, as it does for an id that is not made
@@ -55,7 +55,7 @@ class Tier(Protocol):
 
     @property
     def volatile(self) -> bool:
-        """Whether it is memory: it counts as that, and an artifact of another boot is refused."""
+        """Whether it is memory: it counts as that, and what was written in another boot is refused."""
 
     def check(self) -> None:
         """Refuse a folder that is not ours alone; one that is not there is made when something is written.
@@ -119,6 +119,68 @@ class Tier(Protocol):
 
         Raises:
             OSError: something cannot be removed yet.
+        """
+        ...
+
+    # Copies of artifacts that lie elsewhere, too. Room is reserved for the move, and has its id until it is installed.
+
+    def text(self, artifact: str) -> bytes:
+        """Return the manifest of an artifact as it was sealed, for :meth:`adopt` of another tier.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            ArtifactRefused: it is none of ours, or was written in another boot and the tier is volatile.
+        """
+        ...
+
+    def adopt(
+        self,
+        operation: str,
+        artifact: str,
+        manifest: bytes,
+        returned: Sequence[TaskIdentity],
+        reader: Callable[[str, int], ImageReader],
+    ) -> Sealed:
+        """Take what was copied into the room of a move as this artifact, and who came back from it so far.
+
+        Every byte is compared with the manifest, as :meth:`verify` does, and put on the disk; the manifest last. A copy
+        in a volatile tier was written in this boot, whenever the tree was frozen. May be repeated.
+
+        Raises:
+            ArtifactUnknown: the move has no room here.
+            ArtifactRefused: the manifest is none of ours, or a file is not what it says.
+            NoRoom: the file system is full.
+        """
+        ...
+
+    def install(self, operation: str, artifact: str) -> None:
+        """Make an adopted copy visible, as a whole and pinned by its move; return what was reserved.
+
+        Where the tier has this artifact by now that one is pinned, and the copy goes. May be repeated.
+
+        Raises:
+            ArtifactUnknown: it was never adopted.
+            ArtifactRefused: the one that the tier has cannot be used.
+            NoRoom: the file system is full.
+        """
+        ...
+
+    def abandon(self, operation: str, artifact: str) -> None:
+        """Remove what a move wrote, installed or not, and its pin; what images hold elsewhere stays. May be repeated.
+
+        Raises:
+            ArtifactInUse: somebody else uses the copy.
+            OSError: something cannot be removed yet; it counts against the budget until it is.
+        """
+        ...
+
+    def drop(self, artifact: str, operation: str) -> None:
+        """Remove an artifact that lies elsewhere, too, and its pin of a move; what images hold elsewhere stays.
+
+        Raises:
+            ArtifactUnknown: there is none; what was left of one that was cut off is gone.
+            ArtifactInUse: somebody else uses it.
+            OSError: some of it cannot be removed yet; it counts against the budget until it is.
         """
         ...
 

@@ -40,6 +40,8 @@ COMMANDS: Final = {
     "freezable": "iriscw.cli.freezable:freezable",
     "resume": "iriscw.cli.jobs:resume",
     "checkpoints": "iriscw.cli.freezing:checkpoints",
+    "move": "iriscw.cli.moving:move",
+    "tiers": "iriscw.cli.moving:tiers",
     "doctor": "iriscw.cli.doctor:doctor",
     "inspect": "iriscw.cli.inspection:inspect",
     "config": "iriscw.cli.config:config",

@@ -1,4 +1,4 @@
-"""``checkpoint``, ``restore`` and ``checkpoints`` with no daemon: this command does it itself."""
+"""``checkpoint``, ``restore``, ``checkpoints``, ``move`` and ``tiers`` with no daemon: this command does it itself."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ from iriscw.cli.freeze_shown import (
 )
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async, silence_output
-from iriscw.cli.output import OutputLost, age, cell, plain, visible
+from iriscw.cli.output import OutputLost, age, cell, plain, show, visible
 from iriscw.cli.tier_options import budgets_of
 
 if TYPE_CHECKING:
     from iriscw._errors import IriscwError
     from iriscw.agent.local import Local
-    from iriscw.checkpoint.model import ListedArtifact
+    from iriscw.checkpoint.messages import MoveCheckpoint
+    from iriscw.checkpoint.model import ListedArtifact, MovePlan
     from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
     from iriscw.freeze.model import FreezePlan, ThawPlan
 
@@ -81,15 +82,101 @@ class AtHere:
             if asked.released is not None:
                 for operation in await local.release(asked.released):
                     sys.stderr.write(f"iriscw: operation {operation}, which is lost, uses {asked.released} no more\n")
-            there = await local.machine.tiers.listing()
+            there = await _listing(local)
             for checkpoint in asked.removed:
                 _check_needed(there, checkpoint)
                 await local.machine.tiers.remove(checkpoint)
                 sys.stderr.write(f"iriscw: removed {checkpoint}\n")
-            found = await local.machine.tiers.listing() if asked.removed else there
+            found = await _listing(local) if asked.removed else there
             show_listing([each for each in found if _has(each, asked.labels)], form, _COLUMNS, _fields)
 
         run_async(listed)
+
+    def move(self, plan: MovePlan, form: str) -> None:
+        """Bring a checkpoint to another tier."""
+
+        async def move(local: Local, shown: Shown) -> Ended:
+            from iriscw.agent.local import new_id
+            from iriscw.checkpoint.messages import MoveCheckpoint
+
+            named = attrs.evolve(plan, operation=new_id("mv"))
+            return await _ended(local, MoveCheckpoint(named), named.artifact, shown, tier=named.target)
+
+        _run(self.given, move, form)
+
+    def tiers(self, form: str) -> None:
+        """List the tiers of this machine, and the repository."""
+
+        async def listed() -> None:
+            local = _local(self.given)
+            show([*await _tiers(local)], form, TIER_COLUMNS)
+
+        run_async(listed)
+
+
+@attrs.frozen
+class ShownTier:
+    """A tier as ``tiers`` shows it. Of a repository nobody knows a budget."""
+
+    tier: str
+    where: str
+    checkpoints: int
+    used_bytes: int
+    reserved_bytes: int = 0
+    budget_bytes: int | None = None
+    free_bytes: int | None = None
+    trouble: str = ""
+    """Why it cannot be read; empty if it can."""
+
+
+TIER_COLUMNS: dict[str, Callable[[ShownTier], object]] = {
+    "TIER": lambda each: each.tier,
+    "WHERE": lambda each: cell(each.where),
+    "CHECKPOINTS": lambda each: each.checkpoints if not each.trouble else "?",
+    "USED": lambda each: decimal_size(each.used_bytes) if not each.trouble else "?",
+    "RESERVED": lambda each: decimal_size(each.reserved_bytes),
+    "BUDGET": lambda each: decimal_size(each.budget_bytes) if each.budget_bytes is not None else "",
+    "FREE": lambda each: decimal_size(each.free_bytes) if each.free_bytes is not None else "",
+    "TROUBLE": lambda each: cell(each.trouble),
+}
+
+
+async def _tiers(local: Local) -> list[ShownTier]:
+    """Say how full each place is."""
+    from iriscw._errors import IriscwError
+
+    tiers = local.machine.tiers
+    found = []
+    for folders in tiers.folders.values():
+        try:
+            use, listed = folders.use(), folders.listing()
+        except (IriscwError, OSError) as error:
+            found.append(ShownTier(folders.name, str(folders.root), 0, 0, trouble=str(error)))
+            continue
+        sizes = (use.artifacts_bytes, use.reserved_bytes, use.budget_bytes, use.free_bytes)
+        found.append(ShownTier(use.tier, use.folder, len(listed), *sizes))
+    if (repository := tiers.repository) is not None:
+        try:
+            stored = await repository.listing()
+        except (IriscwError, OSError) as error:
+            found.append(ShownTier(repository.name, repository.place, 0, 0, trouble=str(error)))
+        else:
+            used = sum(each.stored_bytes for each in stored)
+            found.append(ShownTier(repository.name, repository.place, len(stored), used))
+    return found
+
+
+async def _listing(local: Local) -> list[ListedArtifact]:
+    """Return each checkpoint once. That the repository cannot be read hides nothing of this machine, and is said."""
+    from iriscw._errors import IriscwError
+    from iriscw.checkpoint.listing import together
+
+    found = await local.machine.tiers.listing()
+    try:
+        found += await local.machine.tiers.stored()
+    except (IriscwError, OSError) as error:
+        sys.stderr.write(f"iriscw: what the repository has is not listed: {visible(str(error))}\n")
+    return together(found)
 
 
 def _has(each: ListedArtifact, labels: tuple[tuple[str, str], ...]) -> bool:
@@ -114,7 +201,7 @@ def _check_needed(there: Sequence[ListedArtifact], checkpoint: str) -> None:
 
 _COLUMNS: dict[str, Callable[[ListedArtifact], object]] = {
     "CHECKPOINT": lambda each: each.artifact,
-    "TIER": lambda each: each.tier,
+    "TIER": lambda each: ", ".join(copy.tier + (" (unusable)" if copy.trouble else "") for copy in each.copies),
     "SIZE": lambda each: decimal_size(each.size_bytes),
     "PID": lambda each: each.manifest.frozen.tasks[0].identity.pid if each.manifest else "",
     "PROCESSES": lambda each: len(each.manifest.frozen.tasks) if each.manifest else "",
@@ -187,8 +274,10 @@ def _interruptible(run: Callable[[], Coroutine[Any, Any, T]], begun: list[Shown]
         raise
 
 
-async def _ended(local: Local, message: FreezeTree | ThawTree, artifact: str, shown: Shown) -> Ended:
-    """Run an operation; give how it ended, and what has interrupted it meanwhile."""
+async def _ended(
+    local: Local, message: FreezeTree | ThawTree | MoveCheckpoint, artifact: str, shown: Shown, tier: str = ""
+) -> Ended:
+    """Run an operation; give how it ended, and what has interrupted it meanwhile. ``tier``: of a move, where to."""
     from anyio import get_cancelled_exc_class
 
     interrupted = None
@@ -199,7 +288,7 @@ async def _ended(local: Local, message: FreezeTree | ThawTree, artifact: str, sh
     if shown.end is None and interrupted is not None:
         raise interrupted
     assert shown.end is not None
-    return await _done(local, artifact, shown.end, shown), interrupted
+    return await _done(local, artifact, shown.end, shown, tier), interrupted
 
 
 def _thaw_here(given: Mapping[str, Any], plan: ThawPlan, form: str) -> int:
@@ -219,6 +308,8 @@ def _thaw_here(given: Mapping[str, Any], plan: ThawPlan, form: str) -> int:
         stays = frozen is not None and frozen.options.shell_job and frozen.container is None
         with progress(until=STEPS["starting"] if stays else "") as shown:
             begun.append(shown)
+            if found is not None and found.tier not in local.machine.tiers.folders:
+                await _fetch(local, plan.artifact, given["tier"], shown)
             thaw = ThawTree(attrs.evolve(plan, operation=new_id("th"), terminal=terminal is not None))
             done, interrupted = await _ended(local, thaw, plan.artifact, shown)
         if stays and terminal is not None and isinstance(done, Done) and interrupted is None:
@@ -246,6 +337,21 @@ def _thaw_here(given: Mapping[str, Any], plan: ThawPlan, form: str) -> int:
         terminal.close()
 
 
+async def _fetch(local: Local, artifact: str, tier: str, shown: Shown) -> None:
+    """Have a checkpoint that only the repository has lie here.
+
+    Raises:
+        IriscwError: it does not; nothing of it is left here.
+    """
+    from iriscw.agent.local import failure_of
+
+    end = await local.fetch(artifact, named_tier(tier) if tier else "", report=shown.report, changed=shown.changed)
+    failure = failure_of(end) if end is not None else None
+    if failure is not None:
+        raise failure
+    shown.end = None  # what comes next has its own
+
+
 def _finish_anyway(done: Done, form: str) -> None:
     """Say what was done. The tree runs, and is stayed with, whether anybody hears of it or not."""
     try:
@@ -257,7 +363,7 @@ def _finish_anyway(done: Done, form: str) -> None:
         sys.stderr.write(f"iriscw: {error}\n")
 
 
-async def _done(local: Local, artifact: str, end: OperationEnded, shown: Shown) -> Done | IriscwError:
+async def _done(local: Local, artifact: str, end: OperationEnded, shown: Shown, tier: str) -> Done | IriscwError:
     from iriscw.agent.local import failure_of
 
     failure = failure_of(end)
@@ -268,9 +374,9 @@ async def _done(local: Local, artifact: str, end: OperationEnded, shown: Shown) 
     return Done(
         checkpoint=artifact,
         outcome=end.outcome.value,
-        pid=end.root or (tasks[0].identity.pid if tasks else 0),
+        pid=0 if tier else end.root or (tasks[0].identity.pid if tasks else 0),
         processes=len(tasks),
-        tier=found.tier if found is not None else "",
+        tier=tier or (found.tier if found is not None else ""),
         size_bytes=found.size_bytes if found is not None else 0,
         seconds=round(sum(shown.phases.values()), 6),
         phases=shown.phases,

@@ -47,6 +47,8 @@ STEPS = {
     "confirming": "asks whether it is what it was",
     "leaving": "tells the application",
     "killing": "ends what came back",
+    "copying": "copies and compares every byte",
+    "dropping": "lets it go from where it lay",
 }
 """What a phase does, for people."""
 
@@ -154,9 +156,10 @@ def finish(done: Done, form: str) -> None:
     else:
         note = f" ({visible(done.note)})" if done.note else ""
         count = f"{done.processes} process{'es' if done.processes != 1 else ''}"
+        who = f"process {done.pid}, {count}, " if done.pid else ""
         emit(
-            f"{done.checkpoint}: {done.outcome} in {done.seconds:.2f} s, process {done.pid}, "
-            f"{count}, {decimal_size(done.size_bytes)} in {done.tier}{note}\n"
+            f"{done.checkpoint}: {done.outcome} in {done.seconds:.2f} s, {who}"
+            f"{decimal_size(done.size_bytes)} in {done.tier}{note}\n"
         )
 
 

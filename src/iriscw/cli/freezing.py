@@ -11,7 +11,7 @@ from iriscw.cli.connection import connection_options
 from iriscw.cli.freeze_shown import Backend, Listing
 from iriscw.cli.kinds import Duration
 from iriscw.cli.output import format_option
-from iriscw.cli.tier_options import place_options, tier_option
+from iriscw.cli.tier_options import fetch_option, place_options, tier_option
 from iriscw.runtime.vocabulary import SECOND
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> 
     help="Its process numbers. same, the default: those that it had. auto: if one is taken, in a PID namespace of its "
     "own. fresh: there in any case.",
 )
+@fetch_option
 @agent_option
 @cluster_option
 @node_option
@@ -146,6 +147,8 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
 
     What comes back is compared with what was frozen before it runs. With --verify-url or --verify-exec somebody is
     asked afterwards, too: if the answer is no, what came back is ended, and the checkpoint is as it was.
+
+    A checkpoint that only the repository has is fetched into a tier of this machine first, and stays there.
 
     An application that cannot be told that it was thawed changes no exit code: the last line says so.
 

@@ -16,6 +16,7 @@ import click
 from iriscw.checkpoint.model import ListedArtifact
 from iriscw.cli import doctor
 from iriscw.cli.app import app
+from iriscw.cli.at_here import ShownTier
 from iriscw.cli.jobs import UNLISTED
 from iriscw.cli.outcome import MEANINGS
 from iriscw.client.model import ActorStatus, JobStatus, NodeStatus, PoolStatus, SliceStatus
@@ -66,6 +67,7 @@ LISTINGS: dict[str, type] = {
     "inspect tree": ActorStatus,
     "checkpoints": ListedArtifact,
     "checkpoints --cluster": Checkpoint,
+    "tiers": ShownTier,
     "doctor": doctor.Finding,
     "doctor --kube": findings.Finding,
 }

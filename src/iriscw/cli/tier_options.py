@@ -40,3 +40,7 @@ def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
 tier_option = click.option(
     "--tier", metavar="TIER", default="", help=f"Where to: {', '.join(tier_names())}.  [default: {default_tier()}]"
 )
+
+fetch_option = click.option(
+    "--tier", metavar="TIER", default="", help="Where to fetch it first, if only the repository has it.  [default: any]"
+)

@@ -1,8 +1,10 @@
-"""What the actors of freezing accept, and what they tell the world."""
+"""What the actors of freezing accept, and what they and those of moves tell the world."""
 
 from __future__ import annotations
 
-from iriscw.freeze.model import FreezePhase, FreezePlan, Outcome, ThawPhase, ThawPlan
+import enum
+
+from iriscw.freeze.model import FreezePlan, Outcome, ThawPlan
 from iriscw.runtime.vocabulary import message
 
 
@@ -31,7 +33,7 @@ class CancelOperation:
 class Recover:
     """The process that ran this operation died in this phase: finish or undo, unless a cancellation came before."""
 
-    phase: FreezePhase | ThawPhase
+    phase: enum.Enum
 
 
 @message
@@ -46,7 +48,7 @@ class OperationChanged:
     """An operation took a step. Published, for progress and metrics."""
 
     operation: str
-    phase: FreezePhase | ThawPhase
+    phase: enum.Enum
 
 
 @message

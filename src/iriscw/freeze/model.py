@@ -1,7 +1,6 @@
 """Values of freezing and thawing: who is frozen, what the GPU and CRIU say, and how each of them refuses.
 
-Durations are integer nanoseconds, named ``..._ns``; sizes are bytes. Every error carries a sentence for users that
-says what to do; its class says what is certain afterwards, because recovery is decided by it (INV-C5, C6).
+Durations are integer nanoseconds, named ``..._ns``; sizes are bytes. Recovery goes by classes of errors (INV-C5, C6).
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from iriscw.freeze.traits import Hindrance, Holder, OpenFile, Traits
 
 MAX_TASKS = 1024
 """Processes of one tree. CRIU itself has no bound; a tree that is larger is a runaway, not a workload."""
-
-# Who.
 
 
 @attrs.frozen(order=True)
@@ -522,7 +519,7 @@ class Outcome(enum.Enum):
     FROZEN = "frozen"
     """The artifact is whole and visible; nothing of the tree runs."""
     COPIED = "copied"
-    """The artifact is whole and visible; the tree runs on."""
+    """The artifact is whole and visible; the tree runs on. Of a move: it lies in both places."""
     UNDONE = "undone"
     """There is no artifact; the tree runs as before."""
     LOST = "lost"
@@ -533,6 +530,10 @@ class Outcome(enum.Enum):
     """Nothing of the tree runs here; the artifact is as it was."""
     LEFT = "left"
     """Tasks are left that could not be killed, or must not be: the text names them."""
+    MOVED = "moved"
+    """The artifact lies in another tier, whole and verified, and no more in the one where it lay."""
+    STAYED = "stayed"
+    """The artifact was not moved; it lies where it lay."""
 
 
 @attrs.frozen

@@ -23,9 +23,16 @@ TIER_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 JOURNAL = "journal"
 """What no tier may be called: it lies where an operation notes the places of tiers under their names."""
 
+REPOSITORY = "repository"
+"""What no tier may be called: users name the object store so that holds checkpoints."""
+
 
 class NoSuchTier(UsageError, LookupError):
     """There is no tier of this name."""
+
+
+class NoRepository(UsageError, LookupError):
+    """A repository is asked for, and none was named."""
 
 
 class AmbiguousTier(UsageError):
@@ -74,6 +81,15 @@ def named_tier(name: str) -> str:
     return name
 
 
+def named_place(name: str) -> str:
+    """Return the name of a tier that there is, or of the repository.
+
+    Raises:
+        NoSuchTier: there is none of this name; the error lists those there are.
+    """
+    return name if name == REPOSITORY else named_tier(name)
+
+
 def load_tier(name: str) -> TierPlug:
     """Return what is offered as the tier ``name``.
 
@@ -83,7 +99,7 @@ def load_tier(name: str) -> TierPlug:
         BrokenTier: it cannot be imported, or is no :class:`TierPlug`.
     """
     plug = TIERS.load(name)
-    if not TIER_NAME.fullmatch(name) or name == JOURNAL:
+    if not TIER_NAME.fullmatch(name) or name in (JOURNAL, REPOSITORY):
         raise BrokenTier(f"{name[:80]!a} is not a valid tier name: small letters, digits and '-'")
     return plug
 

@@ -8,9 +8,11 @@
       staging/<operation>/       images/ as CRIU writes them, then manifest.jsonl
       artifacts/<id>/            the same, renamed: visible as a whole or not at all
         returned                 who came back from it
+        copied                   of a copy: the move that made it, and in which boot
       pins/<id>/<operation>      keeps an artifact from being removed
       work/<operation>/          logs and sockets of CRIU; no part of the artifact
       trash/                     renamed away before it is removed
+      dropped/                   likewise, of which there is another copy
 
 CRIU's own files are the artifact: nothing is copied, and a thaw reads them where they lie. What is charged to the
 budget is what is reserved and what artifacts take, whichever process asks: it is read off the folders, so it survives
@@ -39,12 +41,10 @@ from iriscw.checkpoint.drivers.digests import (
     digest_of_pieces,
     listed,
     open_folder,
-    open_image,
 )
+from iriscw.checkpoint.drivers.images import check_images, compare, make_durable, room_of
 from iriscw.checkpoint.manifest import (
     ARTIFACT_ID,
-    FILE_NAME,
-    MAX_FILES,
     MAX_MANIFEST_BYTES,
     PIECE_BYTES,
     PIECES_OF,
@@ -81,25 +81,12 @@ from iriscw.processes.memory import free_bytes
 
 MANIFEST = "manifest.jsonl"
 RETURNED = "returned"
+COPIED = "copied"
 MAX_RETURNED_BYTES = 4 << 20
 """Of the list of who came back: a thousand processes of forty clones."""
 IMAGES = "images"
-NEEDED = ("inventory.img", "pstree.img")
-"""What CRIU always writes: without them there is nothing to restore."""
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _SMALL_BYTES = 4096
-
-
-@contextlib.contextmanager
-def _room_of(root: Path) -> Iterator[None]:
-    """Turn a full disk into its name."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise NoRoom(f"the file system of {root} is full") from error
-        raise
 
 
 def _nothing_else(images: Path, work: Path) -> None:
@@ -159,7 +146,7 @@ class Folders:
         """
         self.check()
         make_private_folder(self.root / "reserved")
-        with _room_of(self.root), self._locked():
+        with room_of(self.root), self._locked():
             place = self._place("reserved", operation)
             if not place.exists():
                 use = self.use()
@@ -201,8 +188,9 @@ class Folders:
         self.check()
         reserved = sum(self._reserved(name) for name in _written(self.root / "reserved"))
         kept = sum(_bytes_below(self.root / "artifacts" / name) for name in _names(self.root / "artifacts"))
-        kept += sum(_bytes_below(self.root / "trash" / name) for name in _names(self.root / "trash"))
-        found = os.statvfs(self.root)
+        for gone in (self.root / "trash", self.root / "dropped"):
+            kept += sum(_bytes_below(gone / name) for name in _names(gone))
+        found = os.statvfs(next(each for each in (self.root, *self.root.parents) if each.exists()))
         return TierUse(self.name, str(self.root), self.budget_bytes, kept, reserved, found.f_bavail * found.f_frsize)
 
     def empty(self) -> bool:
@@ -250,15 +238,15 @@ class Folders:
             ArtifactRefused: what CRIU left is not an image.
         """
         staging = self._place("staging", operation)
-        with _room_of(self.root):
+        with room_of(self.root):
             folder = open_folder(staging / IMAGES)
             try:
                 found = listed(folder)
-                _check_images(operation, found)
+                check_images(operation, found)
                 begin(sum(size for _, size in found))
                 files = tuple(reading.digests(folder, found))
                 for name, _ in found:
-                    _make_durable(folder, name)
+                    make_durable(folder, name)
                 os.fsync(folder)
             finally:
                 os.close(folder)
@@ -282,7 +270,7 @@ class Folders:
             ArtifactUnknown: it was never sealed.
         """
         staging, place = self._place("staging", operation), self._place("artifacts", operation)
-        with _room_of(self.root):
+        with room_of(self.root):
             _make_folder_durably(place.parent)
             if not place.exists():
                 if not (staging / MANIFEST).exists():
@@ -322,6 +310,103 @@ class Folders:
         """Remove logs and sockets of an operation that owes nothing any more."""
         remove_tree(self._place("work", operation))
 
+    # Copies
+
+    def adopt(
+        self,
+        operation: str,
+        artifact: str,
+        manifest: bytes,
+        returned: Sequence[TaskIdentity],
+        reader: Callable[[str, int], ImageReader],
+    ) -> Sealed:
+        """Compare what was copied with its manifest, put all on the disk, and write the manifest last.
+
+        Raises:
+            ArtifactUnknown: the move has no room here.
+            ArtifactRefused: the manifest is none of ours, or a file is not what it says.
+            NoRoom: the file system is full.
+        """
+        staging = self._place("staging", operation)
+        self._place("artifacts", artifact)
+        found = open_manifest(manifest, artifact)
+        with room_of(self.root):
+            try:
+                folder = open_folder(staging / IMAGES)
+            except FileNotFoundError as error:
+                raise ArtifactUnknown(f"operation {operation} has no room in tier {self.name}") from error
+            try:
+                compare(found, folder, reader)
+                for file in found.files:
+                    make_durable(folder, file.name)
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+            write_atomic(staging / COPIED, json.dumps({"operation": operation, "boot_id": self.boot_id}).encode())
+            if returned:
+                write_atomic(staging / RETURNED, _returned_text(artifact, returned))
+            write_atomic(staging / MANIFEST, manifest)
+        return found.sealed
+
+    def install(self, operation: str, artifact: str) -> None:
+        """Make an adopted copy visible, pinned by its move; or use the one that is there by now.
+
+        Raises:
+            ArtifactUnknown: it was never adopted.
+            ArtifactRefused: the one that is there cannot be used.
+            NoRoom: the file system is full.
+        """
+        staging, place = self._place("staging", operation), self._place("artifacts", artifact)
+        if not (place.exists() or (staging / MANIFEST).exists()):
+            raise ArtifactUnknown(f"operation {operation} has no whole copy of artifact {artifact} in tier {self.name}")
+        with room_of(self.root):
+            _make_folder_durably(place.parent)
+            with self._locked():
+                self._write_pin(artifact, operation)
+                if not place.exists():
+                    for part in (MANIFEST, COPIED, RETURNED):
+                        _remove_parts(staging, part)
+                    staging.rename(place)
+            self.manifest(artifact)
+            for each in (place.parent, staging.parent):  # also if it was renamed before: what it lay in goes next
+                make_private_folder(each)
+                sync_folder(each)
+        remove_tree(staging)
+        self._give_back(operation)
+
+    def abandon(self, operation: str, artifact: str) -> None:
+        """Remove what a move wrote, installed or not, and its pin.
+
+        Raises:
+            ArtifactInUse: somebody else uses the copy.
+            OSError: something cannot be removed yet.
+        """
+        staging = self._place("staging", operation)
+        if self.has(artifact) and self._copied(artifact)[0] == operation:
+            self.drop(artifact, operation)
+        with self._locked():
+            self._let_go(artifact, operation)
+        _unlink_durably(staging / MANIFEST)
+        remove_tree(staging)
+        self._give_back(operation)
+        remove_tree(self._place("work", operation))
+
+    def drop(self, artifact: str, operation: str) -> None:
+        """Remove an artifact of which there is another copy, and its pin of a move.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            ArtifactInUse: somebody else uses it.
+            OSError: some of it cannot be removed yet.
+        """
+        self._place("pins", operation)
+        try:
+            self._take_away(artifact, "dropped", operation)
+        finally:  # whether this life has taken it from sight or one before
+            for name in _names(self.root / "dropped"):
+                remove_tree(self.root / "dropped" / name)
+        self.unpin(artifact, operation)
+
     # Reading
 
     def has(self, artifact: str) -> bool:
@@ -353,8 +438,19 @@ class Folders:
 
         Raises:
             ArtifactUnknown: there is none.
-            ArtifactRefused: it is none of ours, or was made in another boot and has lain in memory.
+            ArtifactRefused: it is none of ours, or was written in another boot and has lain in memory.
         """
+        return self._read(artifact)[0]
+
+    def text(self, artifact: str) -> bytes:
+        """Return the manifest of an artifact as it was sealed.
+
+        Raises:
+            ArtifactUnknown, ArtifactRefused: as :meth:`manifest`.
+        """
+        return self._read(artifact)[1]
+
+    def _read(self, artifact: str) -> tuple[Manifest, bytes]:
         place = self._place("artifacts", artifact)
         try:
             data = read_bounded(place / MANIFEST, MAX_MANIFEST_BYTES)
@@ -365,13 +461,27 @@ class Folders:
         except (OSError, ValueError) as error:
             raise ArtifactRefused(f"artifact {artifact}: {error}") from error
         manifest = open_manifest(data, artifact)
-        if self.volatile and manifest.frozen.host.boot_id != self.boot_id:
+        if self.volatile and (self._copied(artifact)[1] or manifest.frozen.host.boot_id) != self.boot_id:
             raise ArtifactRefused(f"artifact {artifact} lay in memory, and this is another boot of the machine")
-        return manifest
+        return manifest, data
+
+    def _copied(self, artifact: str) -> tuple[str, str]:
+        """Return the move that made a copy and the boot in which it did; nothing where a freeze wrote it.
+
+        Raises:
+            ArtifactRefused: what says so is damaged.
+        """
+        try:
+            found = json.loads(read_bounded(self._place("artifacts", artifact) / COPIED, _SMALL_BYTES))
+            return str(found["operation"]), str(found["boot_id"])
+        except FileNotFoundError:
+            return "", ""
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise ArtifactRefused(f"artifact {artifact}: who copied it cannot be read: {error}") from error
 
     def pin(self, artifact: str, operation: str) -> Kept:
         """Keep it from being removed, and read its manifest."""
-        with _room_of(self.root):
+        with room_of(self.root):
             with self._locked():
                 if not self.has(artifact):
                     raise ArtifactUnknown(f"there is no artifact {artifact} in tier {self.name}")
@@ -405,13 +515,11 @@ class Folders:
             NoRoom: the file system is full, or there are too many.
         """
         place = self._place("artifacts", artifact)
-        text = json.dumps([[task.pid, task.start_ticks, task.boot_id] for task in tasks])
-        if len(text) > MAX_RETURNED_BYTES:
-            raise NoRoom(f"too many processes came back from {artifact} and live: end some of its clones")
-        with _room_of(self.root):
+        text = _returned_text(artifact, tasks)
+        with room_of(self.root):
             if not place.is_dir():
                 raise ArtifactUnknown(f"there is no artifact {artifact} in tier {self.name}")
-            write_atomic(place / RETURNED, text.encode())
+            write_atomic(place / RETURNED, text)
 
     def _write_pin(self, artifact: str, operation: str) -> None:
         place = self._place("pins", artifact)
@@ -441,28 +549,17 @@ class Folders:
             ArtifactUnknown, ArtifactRefused: as :meth:`manifest`, or a byte differs.
         """
         manifest = self.manifest(artifact)
-        wanted = {file.name: file for file in manifest.files}
         later = tuple(file for file in manifest.files if but_pages and file.pieces)
         made = digest_of(manifest.algorithm)
         for file in later:
             if digest_of_pieces(made, file.pieces) != file.digest:
                 raise ArtifactRefused(f"artifact {artifact}: the digests of pieces of {file.name} are not those of it")
-        sizes = sorted((file.name, file.size_bytes) for file in manifest.files)
         try:
             folder = open_folder(self._place("artifacts", artifact) / IMAGES)
         except OSError as error:
             raise ArtifactRefused(f"artifact {artifact} has no images: {error.strerror}") from error
         try:
-            trouble = _difference(sizes, listed(folder))
-            if trouble:
-                raise ArtifactRefused(f"artifact {artifact}: {trouble}")
-            for file in later:
-                os.close(open_image(folder, file.name, file.size_bytes))
-            total = manifest.sealed.size_bytes - sum(file.size_bytes for file in later)
-            now = [(name, size) for name, size in sizes if wanted[name] not in later]
-            for file in reader(manifest.algorithm, total).digests(folder, now):
-                if file != wanted[file.name]:
-                    raise ArtifactRefused(f"artifact {artifact}: {file.name} was changed: its digest is another one")
+            compare(manifest, folder, reader, later)
         finally:
             os.close(folder)
         files = tuple(PageFile(file.name, file.size_bytes, file.pieces) for file in later)
@@ -476,8 +573,14 @@ class Folders:
             ArtifactInUse: a thaw has it, or the freeze that made it has not ended.
             OSError: some of it cannot be removed yet; it counts against the budget until it is.
         """
+        self._take_away(artifact, "trash", by)
+        for name in _names(self.root / "trash"):
+            self.forget(self.root / "trash" / name / IMAGES, self.root / "trash" / name)
+            remove_tree(self.root / "trash" / name)
+
+    def _take_away(self, artifact: str, to: str, by: str) -> None:
         self.check()
-        make_private_folder(self.root / "trash")
+        make_private_folder(self.root / to)
         with self._locked():
             place = self._place("artifacts", artifact)
             if not place.exists():
@@ -488,11 +591,8 @@ class Folders:
                     f"artifact {artifact} is used by operation {pins[0]}; if nothing is left of that anywhere, "
                     f"`iriscw checkpoints --release {artifact}` lets it go"
                 )
-            place.rename(self.root / "trash" / temporary_name(artifact))
+            place.rename(self.root / to / temporary_name(artifact))
             sync_folder(place.parent)  # before its files go: a power cut brings back all of it or nothing
-        for name in _names(self.root / "trash"):
-            self.forget(self.root / "trash" / name / IMAGES, self.root / "trash" / name)
-            remove_tree(self.root / "trash" / name)
 
     def listing(self) -> list[ListedArtifact]:
         """Return all artifacts, the trouble with those that are none of ours included.
@@ -514,6 +614,13 @@ class Folders:
             return None
         except ArtifactRefused as error:
             return ListedArtifact(artifact, self.name, size, trouble=str(error), pinned_by=pins)
+
+
+def _returned_text(artifact: str, tasks: Sequence[TaskIdentity]) -> bytes:
+    text = json.dumps([[task.pid, task.start_ticks, task.boot_id] for task in tasks])
+    if len(text) > MAX_RETURNED_BYTES:
+        raise NoRoom(f"too many processes came back from {artifact} and live: end some of its clones")
+    return text.encode()
 
 
 def _names(folder: Path) -> list[str]:
@@ -560,39 +667,6 @@ def _bytes_below(folder: Path) -> int:
         with contextlib.suppress(OSError), os.scandir(place) as entries:
             total += sum(entry.stat(follow_symlinks=False).st_size for entry in entries if not entry.is_dir())
     return total
-
-
-def _check_images(operation: str, found: list[tuple[str, int]]) -> None:
-    sizes = dict(found)
-    missing = [name for name in NEEDED if not sizes.get(name)]
-    if missing:
-        raise ArtifactRefused(f"CRIU left no {missing[0]} for {operation}")
-    if len(found) > MAX_FILES:
-        raise ArtifactRefused(f"CRIU left {len(found)} files for {operation}")
-    odd = [name for name in sizes if not FILE_NAME.fullmatch(name)]
-    if odd:
-        raise ArtifactRefused(f"CRIU left a file {odd[0][:80]!r} for {operation}")
-
-
-def _make_durable(folder: int, name: str) -> None:
-    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
-    try:
-        os.fchmod(descriptor, 0o600)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _difference(wanted: list[tuple[str, int]], found: list[tuple[str, int]]) -> str:
-    """Say how a folder differs from what it should hold; empty if it does not."""
-    want, have = dict(wanted), dict(found)
-    for name, size in want.items():
-        if name not in have:
-            return f"{name} is missing"
-        if have[name] != size:
-            return f"{name} has {have[name]} bytes, and {size} are sealed"
-    extra = [name for name in have if name not in want]
-    return f"{extra[0][:80]!r} is not a file of it" if extra else ""
 
 
 def default_reading(report: Callable[[int], None]) -> Reading:

@@ -1,4 +1,7 @@
-"""The port :class:`~iriscw.freeze.ports.Artifacts` over tiers of folders, without blocking the event loop."""
+"""The port :class:`~iriscw.freeze.ports.Artifacts` over tiers of folders, without blocking the event loop.
+
+An artifact may lie in several tiers, and in the repository. What uses it uses the first copy that is as it should be.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -17,12 +20,16 @@ import attrs
 
 from iriscw.checkpoint.drivers.digests import DigestsStopped, Reading, best_algorithm
 from iriscw.checkpoint.drivers.following import Following, following_threads
+from iriscw.checkpoint.drivers.loading import REPOSITORY, NoRepository
 from iriscw.checkpoint.drivers.store import default_reading
-from iriscw.checkpoint.manifest import ARTIFACT_ID
+from iriscw.checkpoint.manifest import ARTIFACT_ID, open_manifest
+from iriscw.checkpoint.messages import MoveCheckpoint
 from iriscw.checkpoint.model import ListedArtifact, TierUse
-from iriscw.checkpoint.ports import Tier
+from iriscw.checkpoint.ports import Repository, Tier
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
+    ArtifactInUse,
+    ArtifactRefused,
     ArtifactUnknown,
     FrozenTree,
     Kept,
@@ -49,6 +56,10 @@ class Tiers:
     """
 
     folders: Mapping[str, Tier]
+    repository: Repository | None = None
+    """What outlives this machine. It is asked only where no tier has a checkpoint."""
+    _pinned: dict[str, Tier] = attrs.field(factory=dict, init=False)
+    """Which copy of an artifact was pinned last: that one is used."""
     _followed: dict[str, Following] = attrs.field(factory=dict, init=False)
     """What was read of images while they were written, by operation, until they are sealed or discarded."""
 
@@ -57,12 +68,12 @@ class Tiers:
         if not tier:
             volatile = [each for each in self.folders.values() if each.volatile]
             return sum([await anyio.to_thread.run_sync(each.promised_bytes) for each in volatile])
-        folders = self._tier(tier)
+        folders = self.tier(tier)
         return await anyio.to_thread.run_sync(folders.promised_bytes) if folders.volatile else None
 
     async def reserve(self, operation: str, tier: str, size_bytes: int) -> Room:
         """See the port."""
-        return await anyio.to_thread.run_sync(self._tier(tier).reserve, operation, size_bytes)
+        return await anyio.to_thread.run_sync(self.tier(tier).reserve, operation, size_bytes)
 
     @contextlib.contextmanager
     def following(self, operation: str, images: str) -> Iterator[None]:
@@ -86,13 +97,13 @@ class Tiers:
     ) -> Sealed:
         """See the port."""
         folders = await self._writing(operation)
-        count = _Count("sealing", report)
+        count = ByteCount("sealing", report)
         reading = default_reading(count.add)
         followed = self._followed.pop(operation, None)
         if followed is not None and followed.algorithm == reading.algorithm:
             reading.known = followed.known
         try:
-            return await _stoppable([reading], lambda: folders.seal(operation, frozen, labels, reading, count.begin))
+            return await stoppable([reading], lambda: folders.seal(operation, frozen, labels, reading, count.begin))
         finally:
             if followed is not None:
                 followed.stop()
@@ -111,13 +122,27 @@ class Tiers:
 
     async def pin(self, artifact: str, operation: str) -> Kept:
         """See the port."""
-        folders = await self._holding(artifact)
-        return await anyio.to_thread.run_sync(folders.pin, artifact, operation)
+        trouble: ArtifactRefused | None = None
+        for folders in await self._copies(artifact):
+            try:
+                kept = await anyio.to_thread.run_sync(folders.pin, artifact, operation)
+            except ArtifactRefused as error:
+                trouble = trouble or error
+                continue
+            except ArtifactUnknown:  # it was moved meanwhile
+                continue
+            self._pinned[artifact] = folders
+            for each in await self._copies(artifact):
+                if each is not folders:
+                    more = await anyio.to_thread.run_sync(_returned, each, artifact, operation)
+                    kept = attrs.evolve(kept, returned=tuple(dict.fromkeys((*kept.returned, *more))))
+            return kept
+        raise trouble or ArtifactUnknown(f"there is no checkpoint {artifact} here")
 
     async def came_back(self, artifact: str, tasks: Sequence[TaskIdentity]) -> None:
-        """See the port."""
-        folders = await self._holding(artifact)
-        await anyio.to_thread.run_sync(folders.came_back, artifact, tasks)
+        """See the port. It is written down beside every copy, so that none of them is thawed a second time."""
+        for folders in await self._copies(artifact):
+            await anyio.to_thread.run_sync(folders.came_back, artifact, tasks)
 
     async def verify(self, artifact: str, report: Report) -> None:
         """See the port."""
@@ -129,7 +154,7 @@ class Tiers:
 
     async def _verify(self, artifact: str, report: Report, *, but_pages: bool) -> LazyPages:
         folders = await self._holding(artifact)
-        count = _Count("verifying", report)
+        count = ByteCount("verifying", report)
         readings: list[Reading] = []
 
         def reader(algorithm: str, total: int) -> Reading:
@@ -137,7 +162,7 @@ class Tiers:
             readings.append(Reading(algorithm, max(1, os.cpu_count() or 1), count.add))
             return readings[-1]
 
-        return await _stoppable(readings, lambda: folders.verify(artifact, reader, but_pages=but_pages))
+        return await stoppable(readings, lambda: folders.verify(artifact, reader, but_pages=but_pages))
 
     async def unpin(self, artifact: str, operation: str) -> bool:
         """See the port."""
@@ -151,32 +176,33 @@ class Tiers:
 
     # Beside the port
 
-    async def check(self, message: FreezeTree | ThawTree) -> None:
+    async def check(self, message: FreezeTree | ThawTree | MoveCheckpoint) -> None:
         """Refuse an operation whose tier is a folder that is not ours alone: as yet there is nothing to undo in it.
 
         Raises:
-            UnsafeRequest, OSError: a freeze would write there; or what is to be thawed is in no other tier.
+            UnsafeRequest, OSError: it would write there; or what it reads is in no other tier.
         """
-        if isinstance(message, ThawTree):
-            artifact = message.plan.artifact
-            if ARTIFACT_ID.fullmatch(artifact):
-                await self._those(lambda each: each.has(artifact))
-        elif message.plan.tier in self.folders:
+        if not isinstance(message, FreezeTree) and ARTIFACT_ID.fullmatch(message.plan.artifact):
+            await self.holding(message.plan.artifact)
+        if isinstance(message, MoveCheckpoint) and self.repository_named(message.plan.target) is None:
+            await anyio.to_thread.run_sync(self.tier(message.plan.target).check)
+        elif isinstance(message, FreezeTree) and message.plan.tier in self.folders:
             await anyio.to_thread.run_sync(self.folders[message.plan.tier].check)
 
-    async def tier_of(self, message: FreezeTree | ThawTree) -> Tier | None:
-        """Return the tier that an operation has to do with; None if there is none.
+    async def tiers_of(self, message: FreezeTree | ThawTree | MoveCheckpoint) -> list[Tier]:
+        """Return the tiers that an operation has to do with.
 
         Raises:
-            UnsafeRequest, OSError: what is to be thawed is in no tier that can be looked at, and one cannot be.
+            UnsafeRequest, OSError: what it reads is in no tier that can be looked at, and one cannot be.
         """
         if isinstance(message, FreezeTree):
-            return self.folders.get(message.plan.tier)
+            return [self.folders[message.plan.tier]] if message.plan.tier in self.folders else []
         artifact = message.plan.artifact
-        if ARTIFACT_ID.fullmatch(artifact):
-            for folders in await self._those(lambda each: each.has(artifact)):
-                return folders
-        return None
+        found = await self.holding(artifact) if ARTIFACT_ID.fullmatch(artifact) else []
+        if isinstance(message, MoveCheckpoint) and message.plan.target in self.folders:
+            target = self.folders[message.plan.target]
+            return found if target in found else [*found, target]
+        return found
 
     async def find(self, artifact: str) -> ListedArtifact | None:
         """Return one artifact as a listing shows it; None if there is none.
@@ -186,14 +212,47 @@ class Tiers:
         """
         for folders in await self._those(lambda each: each.has(artifact)):
             return await anyio.to_thread.run_sync(folders.look_at, artifact)
+        if self.repository is not None and ARTIFACT_ID.fullmatch(artifact):
+            return await _stored(self.repository, artifact)
         return None
 
+    async def holding(self, artifact: str) -> list[Tier]:
+        """Return the tiers that have a copy of an artifact, in their order; none where the repository alone may.
+
+        Raises:
+            UnsafeRequest, OSError: it is in no tier that can be looked at, and one cannot be.
+        """
+        return await self._those(lambda each: each.has(artifact))
+
     async def listing(self) -> list[ListedArtifact]:
-        """Return all artifacts of all tiers."""
+        """Return all artifacts of all tiers: each copy of one, and nothing of the repository."""
         found: list[ListedArtifact] = []
         for folders in self.folders.values():
             found += await anyio.to_thread.run_sync(folders.listing)
         return found
+
+    async def stored(self) -> list[ListedArtifact]:
+        """Return what the repository has; nothing where there is none.
+
+        Raises:
+            OperationError: it cannot be read: see :class:`~iriscw.checkpoint.ports.Repository`.
+        """
+        if self.repository is None:
+            return []
+        name = self.repository.name
+        return [
+            ListedArtifact(each.artifact, name, each.size_bytes, each.manifest, each.trouble)
+            for each in await self.repository.listing()
+        ]
+
+    async def roomy(self, size_bytes: int) -> str:
+        """Return the first tier that has so much room as of now, or the first of all."""
+        for use in [await anyio.to_thread.run_sync(_use, folders) for folders in self.folders.values()]:
+            if use is not None and size_bytes <= min(
+                use.free_bytes, use.budget_bytes - use.artifacts_bytes - use.reserved_bytes
+            ):
+                return use.tier
+        return next(iter(self.folders))
 
     async def use(self) -> list[TierUse]:
         """Say how full the tiers are that were ever used."""
@@ -201,26 +260,55 @@ class Tiers:
         return [await anyio.to_thread.run_sync(folders.use) for folders in there]
 
     async def remove(self, artifact: str) -> None:
-        """Remove an artifact.
+        """Remove an artifact: every copy of it, that in the repository last.
 
         Raises:
             ArtifactUnknown: there is none.
-            ArtifactInUse: a thaw has it, or the freeze that made it has not ended.
+            ArtifactInUse: a thaw has one, or the freeze that made it has not ended; none was removed.
             OSError: some of it cannot be removed yet.
         """
-        folders = await self._holding(artifact)
-        await anyio.to_thread.run_sync(folders.remove, artifact)
+        found = await self._those(lambda each: each.has(artifact))
+        for folders in found[1:]:  # the first one says so itself
+            await anyio.to_thread.run_sync(refuse_if_used, folders, artifact)
+        for folders in found:
+            await anyio.to_thread.run_sync(folders.remove, artifact)
+        if self.repository is None:
+            if not found:
+                raise ArtifactUnknown(f"there is no checkpoint {artifact} here")
+            return
+        try:
+            await self.repository.remove(artifact)
+        except ArtifactUnknown:
+            if not found:
+                raise
 
-    def _tier(self, name: str) -> Tier:
+    def tier(self, name: str) -> Tier:
+        """Return a tier.
+
+        Raises:
+            NoRepository: it is the repository's name, and there is none.
+            UnsafeRequest: there is none of this name.
+        """
         folders = self.folders.get(name)
+        if folders is None and name == REPOSITORY:
+            raise NoRepository("there is no repository here: say where it lies")
         if folders is None:
             raise UnsafeRequest(f"there is no tier {name!r}: there are {', '.join(self.folders)}")
         return folders
 
+    def repository_named(self, name: str) -> Repository | None:
+        """Return the repository, if this is its name."""
+        return self.repository if self.repository is not None and self.repository.name == name else None
+
     async def _holding(self, artifact: str) -> Tier:
-        for folders in await self._those(lambda each: each.has(artifact)):
-            return folders
-        raise ArtifactUnknown(f"there is no checkpoint {artifact} here")
+        found = await self._copies(artifact)
+        return self._pinned[artifact] if self._pinned.get(artifact) in found else found[0]
+
+    async def _copies(self, artifact: str) -> list[Tier]:
+        found = await self._those(lambda each: each.has(artifact))
+        if not found:
+            raise ArtifactUnknown(f"there is no checkpoint {artifact} here")
+        return found
 
     async def _writing(self, operation: str) -> Tier:
         for folders in await self._those(lambda each: each.has_room(operation) or each.has(operation)):
@@ -229,6 +317,52 @@ class Tiers:
 
     async def _those(self, hold: Callable[[Tier], bool]) -> list[Tier]:
         return await anyio.to_thread.run_sync(_those, tuple(self.folders.values()), hold)
+
+
+async def _stored(repository: Repository, artifact: str) -> ListedArtifact | None:
+    """Return what a repository has of an artifact; None if it has nothing."""
+    try:
+        manifest = open_manifest(await repository.manifest(artifact), artifact)
+    except ArtifactUnknown:
+        return None
+    except ArtifactRefused as error:
+        return ListedArtifact(artifact, repository.name, 0, trouble=str(error))
+    return ListedArtifact(artifact, repository.name, manifest.sealed.size_bytes, manifest)
+
+
+def _use(folders: Tier) -> TierUse | None:
+    """Say how full a tier is; None where nobody can tell."""
+    try:
+        return folders.use()
+    except (UnsafeRequest, OSError) as error:
+        log.info("tier %s is passed over: %s", folders.name, error)
+        return None
+
+
+def refuse_if_used(folders: Tier, artifact: str, operation: str = "") -> None:
+    """Refuse an artifact that another operation uses.
+
+    Raises:
+        ArtifactInUse: one does.
+    """
+    found = folders.look_at(artifact)
+    users = [each for each in found.pinned_by if each != operation] if found is not None else []
+    if users:
+        raise ArtifactInUse(
+            f"artifact {artifact} is used by operation {users[0]} in {folders.name}; if nothing is left of that "
+            f"anywhere, `iriscw checkpoints --release {artifact}` lets it go"
+        )
+
+
+def _returned(folders: Tier, artifact: str, operation: str) -> tuple[TaskIdentity, ...]:
+    """Return who came back from a copy that is not used; nobody where it cannot be."""
+    try:
+        returned = folders.pin(artifact, operation).returned
+    except (ArtifactUnknown, ArtifactRefused):
+        return ()
+    finally:
+        folders.unpin(artifact, operation)
+    return returned
 
 
 def _those(tiers: Sequence[Tier], hold: Callable[[Tier], bool]) -> list[Tier]:
@@ -250,8 +384,8 @@ def _those(tiers: Sequence[Tier], hold: Callable[[Tier], bool]) -> list[Tier]:
 
 
 @attrs.define(eq=False)
-class _Count:
-    """Adds up what threads have read."""
+class ByteCount:
+    """Adds up what threads have read or copied."""
 
     phase: str
     report: Report
@@ -260,15 +394,23 @@ class _Count:
     lock: threading.Lock = attrs.field(factory=threading.Lock)
 
     def begin(self, total: int) -> None:
+        """Take note of how much there will be."""
         self.total = total
 
     def add(self, count: int) -> None:
+        """Take note of some more."""
         with self.lock:
             self.done += count
             self.report(Progress(self.phase, self.done, self.total))
 
 
-async def _stoppable(readings: list[Reading], work: Callable[[], T]) -> T:
+class Stops(Protocol):
+    """What stops when it is told to."""
+
+    stop: threading.Event
+
+
+async def stoppable(readings: Sequence[Stops], work: Callable[[], T]) -> T:
     """Do it in a thread; when it is cancelled, have it stop and wait until it has."""
     over = False
     done: list[T] = []

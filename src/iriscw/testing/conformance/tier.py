@@ -47,6 +47,7 @@ FROZEN = FrozenTree(
     options=CriuOptions(),
     tasks=(TreeProcess(TaskIdentity(7, 500, BOOT), 1, "t7", 1 << 20),),
 )
+BACK = (TaskIdentity(7, 900, BOOT),)
 BAD_IDS = ("", "..", "a/b", "/a", "A", ".hidden", "a\0b", "a" * 200)
 
 
@@ -73,6 +74,26 @@ def seal(tier: Tier, operation: str) -> None:
 def publish(tier: Tier, operation: str) -> None:
     """Publish what was sealed."""
     tier.publish(operation)
+
+
+def copied(tier: Tier, operation: str, source: Tier, artifact: str) -> None:
+    """Bring the files of an artifact into the room of a move."""
+    files = {each.name: each.read_bytes() for each in source.images(artifact).iterdir()}
+    write(tier, operation, files)
+
+
+def adopted(tier: Tier, operation: str, source: Tier, artifact: str) -> None:
+    """Take what was copied as that artifact."""
+    returned = source.pin(artifact, operation).returned
+    tier.adopt(operation, artifact, source.text(artifact), returned, _reader)
+
+
+def installed(tier: Tier, operation: str, _source: Tier, artifact: str) -> None:
+    """Make the copy visible."""
+    tier.install(operation, artifact)
+
+
+COPY_STEPS: tuple[Callable[[Tier, str, Tier, str], None], ...] = (copied, adopted, installed)
 
 
 STEPS: tuple[Callable[[Tier, str], None], ...] = (write, seal, publish)
@@ -321,6 +342,186 @@ class TierConformance:
         tier.remove("ck-2")
         assert told == [True, True]
 
+    # Copies
+
+    @pytest.fixture
+    def elsewhere(self, opened: Callable[..., Tier], tmp_path: Path) -> Tier:
+        """Another tier of the kind, with an artifact in it, from which somebody came back."""
+        other: Tier = opened(folder=tmp_path / "elsewhere")
+        keep(other, "ck-1")
+        other.came_back("ck-1", BACK)
+        return other
+
+    def test_a_copy_is_what_it_was_copied_from(self, tier: Tier, elsewhere: Tier) -> None:
+        """Whole, under its own id and with the manifest that it had, and not before it is installed."""
+        for step in COPY_STEPS:
+            assert (tier.has("ck-1"), tier.listing()) == (False, [])
+            step(tier, "mv-1", elsewhere, "ck-1")
+        assert tier.text("ck-1") == elsewhere.text("ck-1")
+        assert _is_whole(tier, "ck-1")
+        (listed,) = tier.listing()
+        assert (listed.artifact, listed.trouble, listed.pinned_by) == ("ck-1", "", ("mv-1",))
+        assert (tier.use().reserved_bytes, tier.promised_bytes(), tier.has_room("mv-1")) == (0, 0, False)
+        assert tier.pin("ck-1", "th-1").returned == BACK
+        with pytest.raises(ArtifactInUse):
+            tier.remove("ck-1")
+        for operation in ("th-1", "mv-1"):
+            tier.unpin("ck-1", operation)
+        tier.remove("ck-1")
+        assert self._nothing_of(tier, "ck-1")
+        assert self._nothing_of(tier, "mv-1")
+
+    def test_steps_of_a_copy_may_be_repeated(self, tier: Tier, elsewhere: Tier) -> None:
+        """By who takes a move up."""
+        for step in (copied, copied, adopted, adopted, installed, installed):
+            step(tier, "mv-1", elsewhere, "ck-1")
+        assert _is_whole(tier, "ck-1")
+        tier.abandon("mv-1", "ck-1")
+        tier.abandon("mv-1", "ck-1")
+        assert self._nothing_of(tier, "ck-1")
+
+    @pytest.mark.parametrize("damage", ["flip", "cut", "missing", "extra", "manifest", "other"])
+    def test_a_copy_that_differs_is_none(self, tier: Tier, elsewhere: Tier, damage: str) -> None:
+        """A byte, a length, a file too many or too few, or a manifest that is none, or of another artifact."""
+        copied(tier, "mv-1", elsewhere, "ck-1")
+        images, text, name = Path(tier.reserve("mv-1", BYTES).images), elsewhere.text("ck-1"), "ck-1"
+        match damage:
+            case "flip":
+                (images / "pages-1.img").write_bytes(b"m" * 69_999 + b"n")
+            case "cut":
+                os.truncate(images / "pages-1.img", 69_999)
+            case "missing":
+                (images / "pages-1.img").unlink()
+            case "extra":
+                (images / "pages-2.img").write_bytes(b"m")
+            case "manifest":
+                text = text.replace(b"model", b"modem")
+            case "other":
+                name = "ck-2"
+        with pytest.raises(ArtifactRefused):
+            tier.adopt("mv-1", name, text, (), _reader)
+        for call in (lambda: tier.install("mv-1", name), lambda: tier.adopt("mv-2", "ck-1", text, (), _reader)):
+            with pytest.raises((ArtifactUnknown, ArtifactRefused)):
+                call()
+        tier.abandon("mv-1", "ck-1")
+        assert self._nothing_of(tier, "mv-1")
+
+    def test_abandoning_a_copy_leaves_nothing(self, tier: Tier, elsewhere: Tier) -> None:
+        """At whichever step; but what is there by another name, or is used, stays."""
+        for count in range(1, len(COPY_STEPS) + 1):
+            for step in COPY_STEPS[:count]:
+                step(tier, "mv-1", elsewhere, "ck-1")
+            tier.abandon("mv-1", "ck-1")
+            assert self._nothing_of(tier, "ck-1"), f"after {count} steps"
+            assert self._nothing_of(tier, "mv-1"), f"after {count} steps"
+        for step in COPY_STEPS:
+            step(tier, "mv-2", elsewhere, "ck-1")
+        tier.abandon("mv-1", "ck-1")
+        assert _is_whole(tier, "ck-1"), "it is the copy of another move"
+        tier.pin("ck-1", "th-1")
+        with pytest.raises(ArtifactInUse):
+            tier.abandon("mv-2", "ck-1")
+        assert _is_whole(tier, "ck-1")
+
+    def test_what_is_there_by_now_is_used(self, tier: Tier, elsewhere: Tier) -> None:
+        """Two moves of one artifact: the second finds it, pins it, and leaves nothing of its own."""
+        for step in COPY_STEPS[:2]:
+            step(tier, "mv-1", elsewhere, "ck-1")
+        for step in COPY_STEPS:
+            step(tier, "mv-2", elsewhere, "ck-1")
+        tier.install("mv-1", "ck-1")
+        assert tier.listing()[0].pinned_by == ("mv-1", "mv-2")
+        assert (tier.has_room("mv-1"), tier.use().reserved_bytes) == (False, 0)
+
+    def test_what_lies_elsewhere_too_goes_alone(self, opened: Callable[..., Tier], elsewhere: Tier) -> None:
+        """Not while somebody else uses it; and what its images hold elsewhere stays, for the copy needs it."""
+        told = list[Path]()
+        tier = opened(forget=lambda images, work: told.append(images))
+        for step in COPY_STEPS:
+            step(tier, "mv-1", elsewhere, "ck-1")
+        tier.pin("ck-1", "th-1")
+        with pytest.raises(ArtifactInUse):
+            tier.drop("ck-1", "mv-1")
+        tier.unpin("ck-1", "th-1")
+        tier.drop("ck-1", "mv-1")
+        with pytest.raises(ArtifactUnknown):
+            tier.drop("ck-1", "mv-1")
+        for step in COPY_STEPS:
+            step(tier, "mv-2", elsewhere, "ck-1")
+        tier.abandon("mv-2", "ck-1")
+        assert self._nothing_of(tier, "ck-1")
+        assert self._nothing_of(tier, "mv-1")
+        assert told == []
+
+    def test_a_copy_that_does_not_fit(self, tier: Tier, opened: Callable[..., Tier], elsewhere: Tier) -> None:
+        """It is refused before anything is copied, and counts as long as it is there."""
+        with pytest.raises(NoRoom):
+            opened(budget_bytes=BYTES // 2).reserve("mv-1", BYTES)
+        assert self._nothing_of(tier, "mv-1")
+        for step in COPY_STEPS:
+            step(tier, "mv-1", elsewhere, "ck-1")
+        assert 70_000 < tier.use().artifacts_bytes < BYTES
+
+    def test_a_copy_is_of_the_boot_in_which_it_was_made(self, opened: Callable[..., Tier], elsewhere: Tier) -> None:
+        """A tree that was frozen long ago may lie in memory; after a reboot a copy there is none any more."""
+        later = opened(boot_id="boot-2")
+        text = elsewhere.text("ck-1")
+        write(later, "mv-1", {each.name: each.read_bytes() for each in elsewhere.images("ck-1").iterdir()})
+        later.adopt("mv-1", "ck-1", text, (), _reader)
+        later.install("mv-1", "ck-1")
+        assert _is_whole(later, "ck-1")
+        if later.volatile:
+            with pytest.raises(ArtifactRefused):
+                opened(boot_id="boot-3").manifest("ck-1")
+
+    @pytest.mark.parametrize("step", COPY_STEPS)
+    def test_a_machine_that_stops_while_it_copies(
+        self,
+        opened: Callable[..., Tier],
+        elsewhere: Tier,
+        monkeypatch: pytest.MonkeyPatch,
+        step: Callable[[Tier, str, Tier, str], None],
+    ) -> None:
+        """Before any of its syncs: nothing is seen or all, the next one repeats the call, or leaves nothing."""
+        for count in range(1, 100):
+            name = f"mv-{count}"
+            for before in COPY_STEPS[: COPY_STEPS.index(step)]:
+                before(opened(), name, elsewhere, "ck-1")
+            with self._cut(monkeypatch, count) as was_cut:
+                step(opened(), name, elsewhere, "ck-1")
+            after = opened()
+            assert not after.has("ck-1") or _is_whole(after, "ck-1")
+            if count % 2:
+                for again in COPY_STEPS[COPY_STEPS.index(step) :]:
+                    again(opened(), name, elsewhere, "ck-1")
+                assert _is_whole(opened(), "ck-1")
+            opened().abandon(name, "ck-1")
+            assert self._nothing_of(opened(), "ck-1")
+            assert self._nothing_of(opened(), name)
+            if not was_cut:
+                return
+        raise AssertionError("it syncs without an end")
+
+    def test_a_machine_that_stops_while_it_drops(
+        self, opened: Callable[..., Tier], elsewhere: Tier, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Before any of its syncs: all of it is there or nothing, and the next one removes the rest."""
+        for count in range(1, 100):
+            for step in COPY_STEPS:
+                step(opened(), "mv-1", elsewhere, "ck-1")
+            with self._cut(monkeypatch, count) as was_cut:
+                opened().drop("ck-1", "mv-1")
+            after = opened()
+            assert not after.has("ck-1") or _is_whole(after, "ck-1")
+            after.abandon("mv-1", "ck-1")
+            for step in COPY_STEPS:
+                step(after, "mv-2", elsewhere, "ck-1")
+            after.drop("ck-1", "mv-2")  # with which goes what was left of others
+            assert self._nothing_of(opened(), "ck-1")
+            if not was_cut:
+                return
+        raise AssertionError("it syncs without an end")
+
     # Whose it is
 
     @pytest.mark.parametrize("wrong", ["readable", "link", "file"])
@@ -371,6 +572,15 @@ class TierConformance:
             lambda: tier.has_of(name),
             lambda: tier.has_pin(name, "th-1"),
             lambda: tier.look_at(name),
+            lambda: tier.text(name),
+            lambda: tier.adopt(name, "ck-9", b"", (), _reader),
+            lambda: tier.adopt("mv-9", name, b"", (), _reader),
+            lambda: tier.install(name, "ck-9"),
+            lambda: tier.install("mv-9", name),
+            lambda: tier.abandon(name, "ck-9"),
+            lambda: tier.abandon("mv-9", name),
+            lambda: tier.drop(name, "mv-9"),
+            lambda: tier.drop("ck-9", name),
         )
 
     # What a crash leaves

@@ -1,0 +1,40 @@
+"""``move`` and ``tiers``: what is asked, and of whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from iriscw.cli.at_here import AtHere
+from iriscw.cli.output import format_option
+from iriscw.cli.tier_options import place_options
+
+
+@click.command()
+@click.argument("checkpoint_id", metavar="CHECKPOINT")
+@click.argument("tier")
+@click.option("--keep", is_flag=True, help="Let it lie where it lies, too.")
+@place_options
+@format_option
+def move(*, checkpoint_id: str, tier: str, keep: bool, form: str, **given: Any) -> None:
+    """Bring a checkpoint to another tier, or to the repository and from there (TIER: repository).
+
+    Every byte of the copy is compared with the manifest before anybody sees it, and only then the checkpoint goes from
+    where it lay. If somebody uses it there by then, it stays, and the last line says so.
+
+    Interrupted (Ctrl-C, SIGTERM, a closed terminal) it leaves nothing where it was to go; from the moment in which the
+    copy can be seen it comes to its end. A command that is killed is undone or finished by the next one.
+    """
+    from iriscw.checkpoint.drivers.loading import named_place
+    from iriscw.checkpoint.model import MovePlan
+
+    AtHere(given).move(MovePlan("", checkpoint_id, named_place(tier), keep), form)
+
+
+@click.command()
+@place_options
+@format_option
+def tiers(*, form: str, **given: Any) -> None:
+    """List where checkpoints can lie: the tiers of this machine with how full they are, and the repository."""
+    AtHere(given).tiers(form)
