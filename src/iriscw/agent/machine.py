@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import mmap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from iriscw.agent.local import Local, Machine, tiers_below
+from iriscw.checkpoint.ports import Repository
 from iriscw.freeze.drivers.criu.driver import CriuSwrk
 from iriscw.freeze.drivers.cuda.driver import NvidiaCuda
 from iriscw.freeze.drivers.cuda.nvml import NvmlGpus
@@ -23,6 +25,7 @@ def this_machine(
     budgets: Mapping[str, int] | None = None,
     criu: Path | None = None,
     containers: bool = False,
+    repository: str = "",
 ) -> Local:
     """Return the operations of this user on this machine.
 
@@ -32,12 +35,16 @@ def this_machine(
         budgets: of tiers, by name; 0: what a tier says itself.
         criu: the program, if it is to be a certain one.
         containers: whether there are containers of a runtime among the trees, as an agent is asked for.
+        repository: the URL of the object store that keeps checkpoints beyond this machine; empty: there is none.
 
     Raises:
         NoSuchTier: a folder or a budget is of none.
         AmbiguousTier, BrokenTier: a package offers a tier that cannot be had.
+        InvalidStoreUrl, NoSuchStore, AmbiguousStore, BrokenStore, StoreExtraMissing, StoreAccessDenied,
+            StoreUnreachable: the repository is none that can be opened.
     """
-    tiers = tiers_below(state, folders=folders, budgets=budgets)
+    kept = _opened(repository) if repository else None
+    tiers = tiers_below(state, folders=folders, budgets=budgets, repository=kept)
     plain = CriuSwrk(criu, state / CRIU_ABILITY)
     runtime = None
     if containers:
@@ -47,3 +54,14 @@ def this_machine(
     hooks = ApplicationHooks()
     machine = Machine(KernelProcesses(), runtime or plain, NvidiaCuda(), NvmlGpus(), hooks, tiers, runtime)
     return Local(state, machine)
+
+
+def _opened(url: str) -> Repository:
+    from iriscw.checkpoint.drivers.repository.opening import open_repository
+    from iriscw.freeze.page_cuts import page_cuts
+    from iriscw.objects.drivers.opening import open_store
+
+    def cuts(pagemaps: Mapping[str, bytes], window_bytes: int) -> Mapping[str, Sequence[int]]:
+        return page_cuts(pagemaps, page_size=mmap.PAGESIZE, window_bytes=window_bytes)
+
+    return open_repository(url, cuts, open_store)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -77,17 +78,18 @@ class AtHere:
         """List what this machine has, and take up what killed commands left."""
 
         async def listed() -> None:
-            local = _local(self.given)
-            await _recover(local)
-            if asked.released is not None:
-                for operation in await local.release(asked.released):
-                    sys.stderr.write(f"iriscw: operation {operation}, which is lost, uses {asked.released} no more\n")
-            there = await _listing(local)
-            for checkpoint in asked.removed:
-                _check_needed(there, checkpoint)
-                await local.machine.tiers.remove(checkpoint)
-                sys.stderr.write(f"iriscw: removed {checkpoint}\n")
-            found = await _listing(local) if asked.removed else there
+            async with _opened(self.given) as local:
+                await _recover(local)
+                if asked.released is not None:
+                    for operation in await local.release(asked.released):
+                        lost = f"operation {operation}, which is lost, uses {asked.released} no more"
+                        sys.stderr.write(f"iriscw: {lost}\n")
+                there = await _listing(local)
+                for checkpoint in asked.removed:
+                    _check_needed(there, checkpoint)
+                    await local.machine.tiers.remove(checkpoint)
+                    sys.stderr.write(f"iriscw: removed {checkpoint}\n")
+                found = await _listing(local) if asked.removed else there
             show_listing([each for each in found if _has(each, asked.labels)], form, _COLUMNS, _fields)
 
         run_async(listed)
@@ -108,8 +110,9 @@ class AtHere:
         """List the tiers of this machine, and the repository."""
 
         async def listed() -> None:
-            local = _local(self.given)
-            show([*await _tiers(local)], form, TIER_COLUMNS)
+            async with _opened(self.given) as local:
+                found = await _tiers(local)
+            show(found, form, TIER_COLUMNS)
 
         run_async(listed)
 
@@ -225,12 +228,21 @@ def _fields(each: ListedArtifact) -> dict[str, Any]:
     return content
 
 
-def _local(given: Mapping[str, Any]) -> Local:
+@contextlib.asynccontextmanager
+async def _opened(given: Mapping[str, Any]) -> AsyncIterator[Local]:
+    """Open what freezes and thaws here, by the options of a command."""
+    from anyio import CancelScope
+
     from iriscw.agent.local import state_folder
     from iriscw.agent.machine import this_machine
 
     state = given["state_dir"].absolute() if given["state_dir"] is not None else state_folder(os.environ)
-    return this_machine(state, budgets=budgets_of(given))
+    local = this_machine(state, budgets=budgets_of(given), repository=given["repository"])
+    try:
+        yield local
+    finally:
+        with CancelScope(shield=True):
+            await local.machine.tiers.aclose()
 
 
 async def _recover(local: Local) -> None:
@@ -251,11 +263,11 @@ def _run(given: Mapping[str, Any], work: Callable[[Local, Shown], Coroutine[Any,
     begun: list[Shown] = []
 
     async def run() -> None:
-        local = _local(given)
-        await _recover(local)
-        with progress() as shown:
-            begun.append(shown)
-            done, interrupted = await work(local, shown)
+        async with _opened(given) as local:
+            await _recover(local)
+            with progress() as shown:
+                begun.append(shown)
+                done, interrupted = await work(local, shown)
         tell(done, form, interrupted)
 
     with as_interrupts():
@@ -301,17 +313,17 @@ def _thaw_here(given: Mapping[str, Any], plan: ThawPlan, form: str) -> int:
 
     async def run() -> Done | None:
         """Return what is to be told when the tree has its terminal; None: all was told."""
-        local = _local(given)
-        await _recover(local)
-        found = await local.machine.tiers.find(plan.artifact)
-        frozen = found.manifest.frozen if found is not None and found.manifest is not None else None
-        stays = frozen is not None and frozen.options.shell_job and frozen.container is None
-        with progress(until=STEPS["starting"] if stays else "") as shown:
-            begun.append(shown)
-            if found is not None and found.tier not in local.machine.tiers.folders:
-                await _fetch(local, plan.artifact, given["tier"], shown)
-            thaw = ThawTree(attrs.evolve(plan, operation=new_id("th"), terminal=terminal is not None))
-            done, interrupted = await _ended(local, thaw, plan.artifact, shown)
+        async with _opened(given) as local:
+            await _recover(local)
+            found = await local.machine.tiers.find(plan.artifact)
+            frozen = found.manifest.frozen if found is not None and found.manifest is not None else None
+            stays = frozen is not None and frozen.options.shell_job and frozen.container is None
+            with progress(until=STEPS["starting"] if stays else "") as shown:
+                begun.append(shown)
+                if found is not None and found.tier not in local.machine.tiers.folders:
+                    await _fetch(local, plan.artifact, given["tier"], shown)
+                thaw = ThawTree(attrs.evolve(plan, operation=new_id("th"), terminal=terminal is not None))
+                done, interrupted = await _ended(local, thaw, plan.artifact, shown)
         if stays and terminal is not None and isinstance(done, Done) and interrupted is None:
             return done
         tell(done, form, interrupted)

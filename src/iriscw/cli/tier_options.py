@@ -15,7 +15,7 @@ from iriscw.cli.kinds import SizeType
 BUDGETS = {name: f"{name.replace('-', '_')}_budget" for name in tier_names()}
 """The option, as click names it, that says how much room each tier has."""
 
-PLACE_OPTIONS = ("state_dir", *BUDGETS.values())
+PLACE_OPTIONS = ("state_dir", "repository", *BUDGETS.values())
 
 
 def budgets_of(given: Mapping[str, int | None]) -> dict[str, int]:
@@ -29,6 +29,13 @@ def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
         default = f" Default: {DEFAULT_ROOM[name]}." if name in DEFAULT_ROOM else ""
         text = f'Room for the tier "{name}".{default}'
         function = click.option(f"--{name}-budget", type=SizeType(1), help=text)(function)
+    function = click.option(
+        "--repository",
+        metavar="URL",
+        envvar="IRISCW_REPOSITORY",
+        default="",
+        help="The object store that keeps checkpoints beyond this machine.  [default: $IRISCW_REPOSITORY]",
+    )(function)
     return click.option(
         "--state-dir",
         type=click.Path(file_okay=False, path_type=Path),

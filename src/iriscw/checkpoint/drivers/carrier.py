@@ -217,6 +217,8 @@ class Carrier:
         try:
             if (repository := self.tiers.repository_named(effect.target)) is not None:
                 there = open_manifest(await repository.manifest(effect.artifact), effect.artifact)
+                if not effect.keep:  # chunks that it shares may have been damaged since they were stored
+                    await repository.verify(effect.artifact, self.report)
             else:
                 target = self.tiers.tier(effect.target)
                 there = await anyio.to_thread.run_sync(target.manifest, effect.artifact)

@@ -291,10 +291,15 @@ class Tiers:
         """
         folders = self.folders.get(name)
         if folders is None and name == REPOSITORY:
-            raise NoRepository("there is no repository here: say where it lies")
+            raise NoRepository("there is no repository here: say where it lies, with --repository or IRISCW_REPOSITORY")
         if folders is None:
             raise UnsafeRequest(f"there is no tier {name!r}: there are {', '.join(self.folders)}")
         return folders
+
+    async def aclose(self) -> None:
+        """Give back what the repository holds open."""
+        if self.repository is not None:
+            await self.repository.aclose()
 
     def repository_named(self, name: str) -> Repository | None:
         """Return the repository, if this is its name."""
