@@ -7,7 +7,7 @@ import enum
 import attrs
 
 from iriscw._errors import OperationError
-from iriscw.freeze.model import FrozenTree, Sealed
+from iriscw.freeze.model import ArtifactRefused, FrozenTree, Sealed
 
 
 @attrs.frozen
@@ -115,6 +115,14 @@ class MovePhase(enum.Enum):
     DROPPING = "dropping"
     UNDOING = "undoing"
     OVER = "over"
+
+
+class ChunkDamaged(ArtifactRefused):
+    """A chunk in a repository is not what it should be, or its pack is cut off or missing. ``pack`` says which."""
+
+    def __init__(self, text: str, pack: str) -> None:
+        super().__init__(text)
+        self.pack = pack
 
 
 class CopyLost(OperationError):

@@ -6,6 +6,7 @@ from repository_stage import PAGE, contents_of, images, noise, repository, seale
 
 from iriscw.checkpoint.drivers.repository.storing import CheckpointTaken
 from iriscw.checkpoint.manifest import open_manifest
+from iriscw.checkpoint.model import ChunkDamaged
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
 from raised import that
 
@@ -131,6 +132,24 @@ async def test_damage_is_said(tmp_path, kind, damage):
     assert await there.listing() == []
     with pytest.raises(ArtifactUnknown):
         await there.remove("a")
+
+
+async def test_damage_is_not_shared(tmp_path):
+    """Once it was found: the next freeze stores those chunks again, and is whole."""
+    there = repository()
+    memory = {BASE: noise(1, MIB)}
+    await stored(there, images(tmp_path / "one", memory), "a")
+    (key,) = [key for key in there.bucket.contents() if key.startswith("packs/")]
+    await there.bucket.put(key, there.bucket.contents()[key][:-100])
+    with pytest.raises(ChunkDamaged, check=that(names=key.removeprefix("packs/"))):
+        await there.verify("a", unseen)
+    folder = images(tmp_path / "two", memory)
+    await stored(there, folder, "b")
+    assert await fetched(there, "b", tmp_path / "back") == contents_of(folder)
+    await there.remove("a")
+    for _ in range(3):
+        await there.collect(grace_s=0)
+    assert not [key for key in there.bucket.contents() if key.startswith("damaged/")]
 
 
 async def test_nothing_is_written_where_nobody_stores():

@@ -8,6 +8,7 @@
     heads/<checkpoint>                   which attempt a checkpoint is: without it nobody sees the checkpoint
     recent                               the heads that were written last, for whoever looks for chunks to share
     tombs/<key>                          marks objects that nothing refers to
+    damaged/<pack>                       says that a chunk of a pack was not what it should be: nobody shares it
 
 No pack and no manifest is ever written twice: an attempt has a name of its own. What may be changed (a head, a mark,
 ``recent``) is changed on the condition that nobody else has changed it meanwhile.
@@ -26,6 +27,7 @@ PACKS: Final = "packs/"
 MANIFESTS: Final = "manifests/"
 HEADS: Final = "heads/"
 TOMBS: Final = "tombs/"
+DAMAGED: Final = "damaged/"
 
 ATTEMPT: Final = re.compile(r"[0-9a-f]{24}")
 """96 random bits."""
@@ -55,6 +57,11 @@ def head_key(checkpoint: str) -> str:
 def tomb_key(key: str) -> str:
     """Return the key of the mark beside an object."""
     return f"{TOMBS}{key}"
+
+
+def damaged_key(pack: str) -> str:
+    """Return the key that says that a pack is damaged."""
+    return f"{DAMAGED}{pack}"
 
 
 def named_pack(key: str) -> str:

@@ -22,11 +22,13 @@ from iriscw.checkpoint.repository.keys import (
     HEADS,
     MANIFESTS,
     PACKS,
+    damaged_key,
     head_key,
     manifest_key,
     named_head,
     named_manifest,
     named_pack,
+    pack_key,
 )
 from iriscw.checkpoint.repository.marking import Marked, Plan, planned
 from iriscw.objects.ports import IfMatch, ObjectChanged, ObjectNotFound
@@ -99,6 +101,9 @@ async def _marked(objects: RepositoryObjects) -> Marked:
 async def _carried_out(objects: RepositoryObjects, marked: Marked, plan: Plan) -> Collected:
     for tomb in plan.unmark:
         await objects.unmark(tomb)
+    for pack in await objects.damaged():
+        if pack_key(pack) not in marked.packs:
+            await objects.store.delete(damaged_key(pack))
     for checkpoint, etag in plan.give_up:
         with contextlib.suppress(ObjectChanged):  # it has ended, or was begun anew
             await objects.store.delete(head_key(checkpoint), condition=IfMatch(etag))

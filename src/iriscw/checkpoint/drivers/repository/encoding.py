@@ -10,6 +10,7 @@ import hashlib
 import importlib
 from typing import Any, Final
 
+from iriscw.checkpoint.model import ChunkDamaged
 from iriscw.checkpoint.repository.model import Chunk, ChunkCodec
 from iriscw.freeze.model import ArtifactRefused
 
@@ -78,7 +79,7 @@ def decoded(chunk: Chunk, stored: bytes) -> bytes:
     if codec is ChunkCodec.ZEROS:
         raw = bytes(chunk.size_bytes)
     if len(raw) != chunk.size_bytes or hashlib.sha256(raw).digest() != chunk.digest:
-        raise ArtifactRefused(f"a chunk in pack {chunk.place.pack} of the repository is damaged")
+        raise ChunkDamaged(f"a chunk in pack {chunk.place.pack} of the repository is damaged", chunk.place.pack)
     return raw
 
 
@@ -92,10 +93,10 @@ def _decompressed(chunk: Chunk, stored: bytes) -> bytes:
     most = chunk.size_bytes + -(-chunk.size_bytes // PAGE_BYTES // 8) + 1
     try:
         if not 0 <= module.frame_content_size(stored) <= most:  # a frame may promise more than the machine has
-            raise ArtifactRefused(f"a chunk in pack {chunk.place.pack} of the repository is larger than it says")
+            raise ChunkDamaged(f"a chunk in pack {chunk.place.pack} is not as long as it says", chunk.place.pack)
         found: bytes = module.ZstdDecompressor().decompress(stored)
     except module.ZstdError as error:
-        raise ArtifactRefused(f"a chunk in pack {chunk.place.pack} of the repository is damaged: {error}") from error
+        raise ChunkDamaged(f"a chunk in pack {chunk.place.pack} is damaged: {error}", chunk.place.pack) from error
     return found
 
 

@@ -16,11 +16,12 @@ from iriscw.checkpoint.drivers.digests import open_folder
 from iriscw.checkpoint.drivers.repository.encoding import decoded
 from iriscw.checkpoint.drivers.repository.groups import unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
+from iriscw.checkpoint.model import ChunkDamaged
 from iriscw.checkpoint.repository.contents import SOURCE_MANIFEST
 from iriscw.checkpoint.repository.keys import pack_key
 from iriscw.checkpoint.repository.model import Contents, StoredFile
 from iriscw.checkpoint.repository.reads import PackRead, Target, planned_reads
-from iriscw.freeze.model import ArtifactRefused, NoRoom, Progress
+from iriscw.freeze.model import NoRoom, Progress
 from iriscw.freeze.ports import Report
 from iriscw.objects.ports import InvalidRange, ObjectNotFound
 
@@ -110,9 +111,13 @@ class _Reading:
                 self.done += sum(chunk.size_bytes * len(targets) for chunk, targets in read.chunks)
                 self.report(Progress(self.phase, self.done, self.total))
 
-        async with unwrapped(), anyio.create_task_group() as tasks:
-            for _ in range(min(DOWNLOADS, len(reads))):
-                tasks.start_soon(work_off)
+        try:
+            async with unwrapped(), anyio.create_task_group() as tasks:
+                for _ in range(min(DOWNLOADS, len(reads))):
+                    tasks.start_soon(work_off)
+        except ChunkDamaged as error:
+            await self.objects.note_damage(error.pack)
+            raise
 
     async def _part(self, read: PackRead) -> bytes:
         where = f"checkpoint {self.contents.checkpoint} in the repository: pack {read.pack}"
@@ -120,11 +125,11 @@ class _Reading:
             async with self.objects.store.get(pack_key(read.pack), start=read.start, end=read.end) as reading:
                 data = b"".join([chunk async for chunk in reading])
         except ObjectNotFound as error:
-            raise ArtifactRefused(f"{where} is missing") from error
+            raise ChunkDamaged(f"{where} is missing", read.pack) from error
         except InvalidRange as error:
-            raise ArtifactRefused(f"{where} is cut off") from error
+            raise ChunkDamaged(f"{where} is cut off", read.pack) from error
         if len(data) != read.end - read.start:
-            raise ArtifactRefused(f"{where} is cut off")
+            raise ChunkDamaged(f"{where} is cut off", read.pack)
         return data
 
     def _take(self, read: PackRead, data: bytes) -> None:

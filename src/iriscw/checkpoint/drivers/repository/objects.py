@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 
 import attrs
 
+from iriscw._errors import OperationError
 from iriscw.checkpoint.repository.contents import (
     MAX_SMALL_BYTES,
     MAX_STORED_MANIFEST_BYTES,
@@ -24,10 +25,12 @@ from iriscw.checkpoint.repository.contents import (
     written_tomb,
 )
 from iriscw.checkpoint.repository.keys import (
+    DAMAGED,
     FORMAT,
     HEADS,
     RECENT,
     TOMBS,
+    damaged_key,
     head_key,
     manifest_key,
     named_head,
@@ -189,6 +192,19 @@ class RepositoryObjects:
                 continue
             return
         log.info("checkpoint %s is not in the list of recent ones: others write it all the time", head.checkpoint)
+
+    # Damage
+
+    async def note_damage(self, pack: str) -> None:
+        """Say that a pack is damaged, so that nobody shares its chunks any more; as well as that can be said."""
+        try:
+            await self.store.put(damaged_key(pack), b"\n")
+        except OperationError as error:
+            log.warning("pack %s of the repository is damaged, and that could not be noted: %s", pack, error)
+
+    async def damaged(self) -> dict[str, None]:
+        """Return the packs that somebody found damaged."""
+        return {info.key.removeprefix(DAMAGED): None async for info in self.keys(DAMAGED)}
 
     # Marks
 

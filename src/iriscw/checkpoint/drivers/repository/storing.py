@@ -148,6 +148,7 @@ class Storing:
     async def _learn(self, source: Manifest) -> None:
         """Read what recent checkpoints have, first those of the same program."""
         heads, _ = await self.objects.recent()
+        damaged = await self.objects.damaged()
         program = _program(source)
         for head in sorted(heads, key=lambda each: each.program != program)[:RELATIVES]:
             try:
@@ -157,11 +158,11 @@ class Storing:
                 continue
             except LookupError:  # it was removed
                 continue
-            chunks = (chunk for file in contents.files for chunk in file.chunks if chunk.place.stored_bytes)
-            for chunk in chunks:
+            for chunk in (chunk for file in contents.files for chunk in file.chunks):
                 if len(self._places) >= MAX_KNOWN:
                     return
-                self._places.setdefault(chunk.digest, chunk.place)
+                if chunk.place.stored_bytes and chunk.place.pack not in damaged:
+                    self._places.setdefault(chunk.digest, chunk.place)
 
     # Chunks
 
