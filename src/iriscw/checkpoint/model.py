@@ -117,6 +117,20 @@ class MovePhase(enum.Enum):
     OVER = "over"
 
 
+@attrs.frozen
+class Collected:
+    """What one pass over a repository did."""
+
+    checkpoints: int
+    """That can be seen."""
+    kept_bytes: int
+    """Of packs that something refers to."""
+    marked: int
+    """Objects that nothing refers to, marked for a later pass."""
+    removed: int
+    removed_bytes: int
+
+
 class ChunkDamaged(ArtifactRefused):
     """A chunk in a repository is not what it should be, or its pack is cut off or missing. ``pack`` says which."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from iriscw.checkpoint.model import ImageFile, ListedArtifact, Manifest, StoredCheckpoint, TierUse
+from iriscw.checkpoint.model import Collected, ImageFile, ListedArtifact, Manifest, StoredCheckpoint, TierUse
 from iriscw.freeze.model import FrozenTree, Kept, LazyPages, Room, Sealed, TaskIdentity
 from iriscw.freeze.ports import Report
 
@@ -337,11 +337,26 @@ class Repository(Protocol):
         """Return all checkpoints, the trouble with those that are none of ours included."""
         ...
 
+    async def used_bytes(self) -> int:
+        """Return what all checkpoints take together, and what a collection has not freed yet."""
+        ...
+
     async def remove(self, artifact: str) -> None:
         """Remove a checkpoint from sight; a collection frees what nobody else shares.
 
         Raises:
             ArtifactUnknown: there is none.
+        """
+        ...
+
+    async def collect(self, *, grace_s: float) -> Collected:
+        """Free what no checkpoint refers to, in one pass; others may store, fetch and collect at the same time.
+
+        What was found so by an earlier pass, at least ``grace_s`` seconds ago, is removed; what is found so now is
+        marked for a later one. Whoever fetches a checkpoint that is removed has that long.
+
+        Raises:
+            ArtifactRefused: it cannot be told what refers to what. Nothing is removed.
         """
         ...
 

@@ -106,11 +106,15 @@ class AtHere:
 
         _run(self.given, move, form)
 
-    def tiers(self, form: str) -> None:
-        """List the tiers of this machine, and the repository."""
+    def tiers(self, form: str, grace_s: float | None) -> None:
+        """List the tiers of this machine, and the repository; with a grace, free first what that need not have."""
 
         async def listed() -> None:
             async with _opened(self.given) as local:
+                if grace_s is not None:
+                    done = await local.machine.tiers.collect(grace_s)
+                    removed = f"removed {done.removed} objects of {decimal_size(done.removed_bytes)}"
+                    sys.stderr.write(f"iriscw: {removed}; {done.marked} are marked for a later pass\n")
                 found = await _tiers(local)
             show(found, form, TIER_COLUMNS)
 
@@ -160,11 +164,10 @@ async def _tiers(local: Local) -> list[ShownTier]:
         found.append(ShownTier(use.tier, use.folder, len(listed), *sizes))
     if (repository := tiers.repository) is not None:
         try:
-            stored = await repository.listing()
+            stored, used = await repository.listing(), await repository.used_bytes()
         except (IriscwError, OSError) as error:
             found.append(ShownTier(repository.name, repository.place, 0, 0, trouble=str(error)))
         else:
-            used = sum(each.stored_bytes for each in stored)
             found.append(ShownTier(repository.name, repository.place, len(stored), used))
     return found
 

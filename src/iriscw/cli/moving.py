@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from iriscw.cli.at_here import AtHere
+from iriscw.cli.kinds import Duration
 from iriscw.cli.output import format_option
 from iriscw.cli.tier_options import place_options
 
@@ -33,8 +34,20 @@ def move(*, checkpoint_id: str, tier: str, keep: bool, form: str, **given: Any) 
 
 
 @click.command()
+@click.option("--collect", is_flag=True, help="Free what no checkpoint in the repository refers to, and say how much.")
+@click.option(
+    "--grace",
+    type=Duration(),
+    default="1h",
+    show_default=True,
+    help="With --collect: how long ago an earlier pass must have found it so.",
+)
 @place_options
 @format_option
-def tiers(*, form: str, **given: Any) -> None:
-    """List where checkpoints can lie: the tiers of this machine with how full they are, and the repository."""
-    AtHere(given).tiers(form)
+def tiers(*, collect: bool, grace: float, form: str, **given: Any) -> None:
+    """List where checkpoints can lie: the tiers of this machine with how full they are, and the repository.
+
+    A checkpoint that is removed frees nothing that others share, and nothing at once: a pass of --collect marks what no
+    checkpoint refers to, and a later one removes it.
+    """
+    AtHere(given).tiers(form, grace_s=grace if collect else None)

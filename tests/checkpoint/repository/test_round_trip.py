@@ -63,6 +63,7 @@ async def test_a_second_freeze_stores_what_changed(tmp_path):
     assert first.added_bytes > 20 * MIB * PAGE
     assert second.added_bytes < 0.03 * first.added_bytes
     assert second.stored_bytes > 20 * MIB * PAGE
+    assert await there.used_bytes() < 1.05 * first.added_bytes
     assert await fetched(there, "b", tmp_path / "back") == contents_of(folder)
 
 

@@ -68,20 +68,21 @@ def started(stage):
 
 
 @given(st.integers(MIB, 1 << 40), AMOUNTS, AMOUNTS)
-def test_the_state_fits_twice(wanted, memory_free, folder_free):
-    """The state is what was wanted or what fits in memory beside its copy; what is too small is refused."""
+def test_the_state_fits_four_times(wanted, memory_free, folder_free):
+    """The state is what was wanted or what fits in memory with its copies; what is too small is refused."""
     least = min(wanted, LEAST_STATE_BYTES)
     try:
         fits = fitting_state(wanted, memory_free, folder_free)
     except NoRoom:
-        assert memory_free < 2 * (least + MIB) + BESIDE_BYTES or folder_free < least + MIB + BESIDE_BYTES // 2
+        assert _too_much(least + MIB, memory_free, folder_free)
         return
     assert least <= fits <= wanted
-    assert 2 * fits + BESIDE_BYTES <= memory_free
-    assert fits + BESIDE_BYTES // 2 <= folder_free
-    assert (
-        fits == wanted or 2 * (fits + MIB) + BESIDE_BYTES > memory_free or fits + MIB + BESIDE_BYTES // 2 > folder_free
-    )
+    assert not _too_much(fits, memory_free, folder_free)
+    assert fits == wanted or _too_much(fits + MIB, memory_free, folder_free)
+
+
+def _too_much(state, memory_free, folder_free):
+    return 4 * state + BESIDE_BYTES > memory_free or 3 * state + BESIDE_BYTES // 2 > folder_free
 
 
 def test_each_server_has_a_state_of_its_own(stage):

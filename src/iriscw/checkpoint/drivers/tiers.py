@@ -24,7 +24,7 @@ from iriscw.checkpoint.drivers.loading import REPOSITORY, NoRepository
 from iriscw.checkpoint.drivers.store import default_reading
 from iriscw.checkpoint.manifest import ARTIFACT_ID, open_manifest
 from iriscw.checkpoint.messages import MoveCheckpoint
-from iriscw.checkpoint.model import ListedArtifact, TierUse
+from iriscw.checkpoint.model import Collected, ListedArtifact, TierUse
 from iriscw.checkpoint.ports import Repository, Tier
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
@@ -45,6 +45,8 @@ from iriscw.freeze.ports import Report
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_NO_REPOSITORY = "there is no repository here: say where it lies, with --repository or IRISCW_REPOSITORY"
 
 
 @attrs.define(eq=False)
@@ -291,10 +293,20 @@ class Tiers:
         """
         folders = self.folders.get(name)
         if folders is None and name == REPOSITORY:
-            raise NoRepository("there is no repository here: say where it lies, with --repository or IRISCW_REPOSITORY")
+            raise NoRepository(_NO_REPOSITORY)
         if folders is None:
             raise UnsafeRequest(f"there is no tier {name!r}: there are {', '.join(self.folders)}")
         return folders
+
+    async def collect(self, grace_s: float) -> Collected:
+        """Free what no checkpoint in the repository refers to: see :meth:`Repository.collect`.
+
+        Raises:
+            NoRepository: there is none.
+        """
+        if self.repository is None:
+            raise NoRepository(_NO_REPOSITORY)
+        return await self.repository.collect(grace_s=grace_s)
 
     async def aclose(self) -> None:
         """Give back what the repository holds open."""

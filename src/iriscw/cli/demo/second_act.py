@@ -1,5 +1,8 @@
 """The demo's second act: a server with half a gigabyte of state is frozen to RAM, and goes on where it was.
 
+Its checkpoint is stored in a repository. A second one, of the server that has gone on, shares nearly all of it; it
+leaves this machine, and the server is thawed from the repository.
+
 Every claim is a check here too: that the process is gone while it is frozen, with all its memory, that nobody answers
 at its port, that the thawed one has the same state and counts on, and that nothing is left of it all. The state is
 random, so its digest says that it is this one.
@@ -12,7 +15,7 @@ import http.client
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import Final
 
 import anyio
@@ -23,6 +26,8 @@ from iriscw._errors import OperationError
 from iriscw.agent.local import Local, failure_of, new_id
 from iriscw.agent.machine import this_machine
 from iriscw.checkpoint.drivers.loading import default_tier
+from iriscw.checkpoint.messages import MoveCheckpoint
+from iriscw.checkpoint.model import MovePlan
 from iriscw.cli.demo.leftovers import files_in, processes_in
 from iriscw.cli.demo.stage import MEMORY, DemoStage
 from iriscw.cli.demo.story import Checks
@@ -32,7 +37,7 @@ from iriscw.cli.outcome import CheckFailed, run_async
 from iriscw.cli.output import table
 from iriscw.freeze.drivers.criu.ability import probe
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
-from iriscw.freeze.messages import FreezeTree, ThawTree
+from iriscw.freeze.messages import FreezeTree, OperationEnded, ThawTree
 from iriscw.freeze.model import CriuMissing, CriuUnfit, FreezePlan, NoRoom, RightsMissing, TaskIdentity, ThawPlan
 
 MIB: Final = 1 << 20
@@ -108,12 +113,13 @@ async def _fitting(wanted: int) -> int:
 
 
 def fitting_state(wanted: int, memory_free: int, folder_free: int) -> int:
-    """Return how many bytes the state may have: it is in memory twice, in the server and in the checkpoint.
+    """Return how many bytes the state may have: it is in memory four times, in the server, in two checkpoints, and in a
+    repository.
 
     Raises:
         NoRoom: there is too little memory for any.
     """
-    room = min((memory_free - BESIDE_BYTES) // 2, folder_free - BESIDE_BYTES // 2)
+    room = min((memory_free - BESIDE_BYTES) // 4, (folder_free - BESIDE_BYTES // 2) // 3)
     fits = min(wanted, room // MIB * MIB)
     if fits < min(wanted, LEAST_STATE_BYTES):
         free = f"{decimal_size(memory_free)} of memory are free, {decimal_size(folder_free)} in {MEMORY}"
@@ -131,7 +137,16 @@ async def play(view: DemoView, stage: DemoStage, state_bytes: int, checks: Check
         stage.state,
         folders={default_tier(): stage.tier},
         budgets={default_tier(): 2 * state_bytes + BESIDE_BYTES},
+        repository=stage.repository.as_uri(),
     )
+    try:
+        await _play(view, stage, state_bytes, checks, local)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await local.machine.tiers.aclose()
+
+
+async def _play(view: DemoView, stage: DemoStage, state_bytes: int, checks: Checks, local: Local) -> None:
     view.say(f"an HTTP server fills {decimal_size(state_bytes)} of state with random bytes, in {stage.folder}")
     view.part("server", f"begins, with {decimal_size(state_bytes)} of state")
     port, root = await _started(stage, state_bytes, local)
@@ -166,6 +181,51 @@ async def play(view: DemoView, stage: DemoStage, state_bytes: int, checks: Check
     same = after.sha256 == before.sha256
     checks.that(same, "it has the same state", f"{after.sha256} was {before.sha256}", part="server")
     checks.that(after.answers == before.answers + 1, "it counts on: it is the same server", after.answers)
+    again = await _kept(local, artifact, back, view, checks)
+    last = await _ask(port, state_bytes)
+    view.part("server", f"RUNNING again, pid {back.pid}, out of the repository")
+    checks.that(last.sha256 == before.sha256, "it has the same state still", again, part="server")
+    checks.that(last.answers == after.answers + 1, "it counts on again", last.answers)
+
+
+async def _kept(local: Local, first: str, root: TaskIdentity, view: DemoView, checks: Checks) -> str:
+    """Store a checkpoint, and a second one of the same server; thaw the second one from the repository."""
+    repository = local.machine.tiers.repository
+    assert repository is not None
+    view.say(f"the checkpoint is stored in a repository, {repository.place} ...")
+    await _move(local, first, repository.name, view, keep=True)
+    view.say("the server is frozen a second time, and that checkpoint moves to the repository ...")
+    second, _ = await _freeze(local, root, view)
+    view.part("server", "FROZEN again")
+    await _move(local, second, repository.name, view, keep=False)
+    stored = {each.artifact: each for each in await repository.listing()}
+    sizes = [stored[each].added_bytes for each in (first, second)]
+    view.say(f"the first one took {decimal_size(sizes[0])} there, the second one {decimal_size(sizes[1])} more")
+    checks.that(sizes[1] < sizes[0] / 10, "what the second one shares with the first is stored once", sizes)
+    here = [each.artifact for each in await local.machine.tiers.listing()]
+    checks.that(second not in here, "nothing of it is on this machine any more", here)
+    view.say("it is fetched, and thawed ...")
+    await _finished(local.fetch(second, default_tier()))
+    await _thaw(local, second, view)
+    return second
+
+
+async def _move(local: Local, artifact: str, target: str, view: DemoView, *, keep: bool) -> None:
+    plan = MovePlan(new_id("mv"), artifact, target, keep=keep)
+    with _shown(view, "move") as shown:
+        await _finished(local.run(MoveCheckpoint(plan), report=shown.report, changed=shown.changed))
+
+
+async def _finished(running: Awaitable[OperationEnded | None]) -> None:
+    """Wait until an operation has ended well.
+
+    Raises:
+        IriscwError: it has not.
+    """
+    end = await running
+    failure = failure_of(end) if end is not None else None
+    if failure is not None:
+        raise failure
 
 
 async def _started(stage: DemoStage, state_bytes: int, local: Local) -> tuple[int, TaskIdentity]:
@@ -182,19 +242,14 @@ async def _started(stage: DemoStage, state_bytes: int, local: Local) -> tuple[in
 async def _freeze(local: Local, root: TaskIdentity, view: DemoView) -> tuple[str, Mapping[str, float]]:
     plan = FreezePlan(operation=new_id("ck"), root=root, tier=default_tier())
     with _shown(view, "freeze") as shown:
-        end = await local.run(FreezeTree(plan), report=shown.report, changed=shown.changed)
-    failure = failure_of(end)
-    if failure is not None:
-        raise failure
+        await _finished(local.run(FreezeTree(plan), report=shown.report, changed=shown.changed))
     return plan.operation, shown.phases
 
 
 async def _thaw(local: Local, artifact: str, view: DemoView) -> Mapping[str, float]:
+    thaw = ThawTree(ThawPlan(new_id("th"), artifact))
     with _shown(view, "thaw") as shown:
-        end = await local.run(ThawTree(ThawPlan(new_id("th"), artifact)), report=shown.report, changed=shown.changed)
-    failure = failure_of(end)
-    if failure is not None:
-        raise failure
+        await _finished(local.run(thaw, report=shown.report, changed=shown.changed))
     return shown.phases
 
 

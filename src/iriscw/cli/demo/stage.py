@@ -75,6 +75,11 @@ class DemoStage:
         """Where checkpoints lie."""
         return self.folder / "memory"
 
+    @property
+    def repository(self) -> Path:
+        """Where checkpoints are stored beyond this machine: here as well, in the demo."""
+        return self.folder / "repository"
+
     def start(self, state_bytes: int) -> subprocess.Popen[bytes]:
         """Start the server, in a session of its own. It says its port on standard output when it answers."""
         with (self.folder / ERRORS).open("wb") as errors:

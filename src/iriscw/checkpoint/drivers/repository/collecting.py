@@ -13,10 +13,10 @@ import time
 from typing import Final
 
 import anyio
-import attrs
 
 from iriscw.checkpoint.drivers.repository.groups import unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
+from iriscw.checkpoint.model import Collected
 from iriscw.checkpoint.repository.contents import MAX_STORED_MANIFEST_BYTES, read_contents
 from iriscw.checkpoint.repository.keys import (
     HEADS,
@@ -37,20 +37,6 @@ log = logging.getLogger(__name__)
 
 READINGS: Final = 16
 """Manifests that are read at the same time."""
-
-
-@attrs.frozen
-class Collected:
-    """What one pass did."""
-
-    checkpoints: int
-    """That can be seen."""
-    kept_bytes: int
-    """Of packs that something refers to."""
-    marked: int
-    """Objects that nothing refers to, marked for a later pass."""
-    removed: int
-    removed_bytes: int
 
 
 async def collect(objects: RepositoryObjects, *, grace_ns: int) -> Collected:

@@ -8,14 +8,14 @@ from typing import Final
 import anyio
 import attrs
 
-from iriscw.checkpoint.drivers.repository.collecting import Collected, collect
+from iriscw.checkpoint.drivers.repository.collecting import collect
 from iriscw.checkpoint.drivers.repository.cutting import PageCuts
 from iriscw.checkpoint.drivers.repository.fetching import fetch_files, source_manifest, verify_files
 from iriscw.checkpoint.drivers.repository.groups import unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
 from iriscw.checkpoint.drivers.repository.storing import Storing
 from iriscw.checkpoint.manifest import open_summary, summary_of
-from iriscw.checkpoint.model import StoredCheckpoint
+from iriscw.checkpoint.model import Collected, StoredCheckpoint
 from iriscw.checkpoint.repository.contents import SOURCE_MANIFEST
 from iriscw.checkpoint.repository.keys import head_key
 from iriscw.checkpoint.repository.model import Contents
@@ -25,9 +25,6 @@ from iriscw.objects.ports import IfMatch, ObjectChanged, ObjectStore
 
 LOOKS: Final = 16
 """Checkpoints that are looked at at the same time."""
-
-GRACE_S: Final = 3600.0
-"""How long a collection leaves what nothing refers to: whoever fetches a checkpoint that is removed has that long."""
 
 
 @attrs.frozen(eq=False)
@@ -109,6 +106,10 @@ class ObjectRepository:
             trouble = str(error)
         return StoredCheckpoint(checkpoint, head.size_bytes, head.stored_bytes, head.added_bytes, manifest, trouble)
 
+    async def used_bytes(self) -> int:
+        """See the port."""
+        return sum([info.size_bytes async for info in self.objects.keys("")])
+
     async def remove(self, artifact: str) -> None:
         """See the port."""
         try:
@@ -123,8 +124,8 @@ class ObjectRepository:
         except ObjectChanged as error:
             raise ArtifactUnknown(f"checkpoint {artifact} was removed by somebody else, or is stored anew") from error
 
-    async def collect(self, *, grace_s: float = GRACE_S) -> Collected:
-        """Make one pass over what no checkpoint refers to: see :func:`collect`."""
+    async def collect(self, *, grace_s: float) -> Collected:
+        """See the port."""
         return await collect(self.objects, grace_ns=int(grace_s * 1e9))
 
     async def aclose(self) -> None:
