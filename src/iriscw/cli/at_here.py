@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from iriscw._errors import IriscwError
     from iriscw.agent.local import Local
     from iriscw.checkpoint.messages import MoveCheckpoint
-    from iriscw.checkpoint.model import ListedArtifact, MovePlan
+    from iriscw.checkpoint.model import ListedArtifact, MovePlan, ShownTier
     from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
     from iriscw.freeze.model import FreezePlan, ThawPlan
 
@@ -106,27 +106,13 @@ class AtHere:
 
     def tiers(self, form: str) -> None:
         """List the tiers of this machine, and the repository."""
+        from iriscw.checkpoint.drivers.fullness import fullness
 
         async def listed() -> None:
             local = _local(self.given)
-            show([*await _tiers(local)], form, TIER_COLUMNS)
+            show(await fullness(local.machine.tiers), form, TIER_COLUMNS)
 
         run_async(listed)
-
-
-@attrs.frozen
-class ShownTier:
-    """A tier as ``tiers`` shows it. Of a repository nobody knows a budget."""
-
-    tier: str
-    where: str
-    checkpoints: int
-    used_bytes: int
-    reserved_bytes: int = 0
-    budget_bytes: int | None = None
-    free_bytes: int | None = None
-    trouble: str = ""
-    """Why it cannot be read; empty if it can."""
 
 
 TIER_COLUMNS: dict[str, Callable[[ShownTier], object]] = {
@@ -139,31 +125,6 @@ TIER_COLUMNS: dict[str, Callable[[ShownTier], object]] = {
     "FREE": lambda each: decimal_size(each.free_bytes) if each.free_bytes is not None else "",
     "TROUBLE": lambda each: cell(each.trouble),
 }
-
-
-async def _tiers(local: Local) -> list[ShownTier]:
-    """Say how full each place is."""
-    from iriscw._errors import IriscwError
-
-    tiers = local.machine.tiers
-    found = []
-    for folders in tiers.folders.values():
-        try:
-            use, listed = folders.use(), folders.listing()
-        except (IriscwError, OSError) as error:
-            found.append(ShownTier(folders.name, str(folders.root), 0, 0, trouble=str(error)))
-            continue
-        sizes = (use.artifacts_bytes, use.reserved_bytes, use.budget_bytes, use.free_bytes)
-        found.append(ShownTier(use.tier, use.folder, len(listed), *sizes))
-    if (repository := tiers.repository) is not None:
-        try:
-            stored = await repository.listing()
-        except (IriscwError, OSError) as error:
-            found.append(ShownTier(repository.name, repository.place, 0, 0, trouble=str(error)))
-        else:
-            used = sum(each.stored_bytes for each in stored)
-            found.append(ShownTier(repository.name, repository.place, len(stored), used))
-    return found
 
 
 async def _listing(local: Local) -> list[ListedArtifact]:

@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
+from iriscw.cli.at_agent import AtAgent
 from iriscw.cli.at_here import AtHere
+from iriscw.cli.freezing import agent_option
 from iriscw.cli.output import format_option
 from iriscw.cli.tier_options import place_options
 
@@ -15,6 +17,7 @@ from iriscw.cli.tier_options import place_options
 @click.argument("checkpoint_id", metavar="CHECKPOINT")
 @click.argument("tier")
 @click.option("--keep", is_flag=True, help="Let it lie where it lies, too.")
+@agent_option
 @place_options
 @format_option
 def move(*, checkpoint_id: str, tier: str, keep: bool, form: str, **given: Any) -> None:
@@ -29,12 +32,21 @@ def move(*, checkpoint_id: str, tier: str, keep: bool, form: str, **given: Any) 
     from iriscw.checkpoint.drivers.loading import named_place
     from iriscw.checkpoint.model import MovePlan
 
-    AtHere(given).move(MovePlan("", checkpoint_id, named_place(tier), keep), form)
+    target = named_place(tier) if given["agent"] is None else tier
+    _backend(given).move(MovePlan("", checkpoint_id, target, keep), form)
 
 
 @click.command()
+@agent_option
 @place_options
 @format_option
 def tiers(*, form: str, **given: Any) -> None:
     """List where checkpoints can lie: the tiers of this machine with how full they are, and the repository."""
-    AtHere(given).tiers(form)
+    _backend(given).tiers(form)
+
+
+def _backend(given: dict[str, Any]) -> AtAgent | AtHere:
+    """Choose who does it."""
+    backend = AtHere(given) if given["agent"] is None else AtAgent(given["agent"])
+    backend.refuse(given)
+    return backend
