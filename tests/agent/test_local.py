@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -80,6 +81,29 @@ def test_a_tree_goes_and_comes_back(command, counting):
     code, _, err = command("restore", done["checkpoint"])
     assert code == 3
     assert "GateRefused" in err
+    tree.counts_on()
+
+
+def test_a_tree_is_moved_and_comes_back(command, counting):
+    """From memory to the disk, and thawed from there; a copy of it is not thawed while the tree runs."""
+    tree = counting(children=1)
+    code, out, err = command("checkpoint", "--pid", str(tree.pid), "--tier", "ram", "-o", "json")
+    assert code == 0, err
+    checkpoint = json.loads(out)["checkpoint"]
+    code, out, err = command("move", checkpoint, "disk", "-o", "json")
+    assert code == 0, err
+    assert (json.loads(out)["outcome"], json.loads(out)["tier"]) == ("moved", "disk")
+    assert not [*(command.ram / "artifacts").iterdir()]
+    code, err = command.apart("restore", checkpoint)
+    assert code == 0, err
+    tree.counts_on()
+    assert tree.unbroken()
+    code, out, err = command("move", checkpoint, "ram", "--keep")
+    assert code == 0, err
+    assert command("checkpoints", "--remove", "none")[0] != 0
+    shutil.rmtree(command.state / "checkpoints" / "artifacts" / checkpoint)
+    code, _, err = command("restore", checkpoint)
+    assert (code, "GateRefused" in err) == (3, True), err
     tree.counts_on()
 
 

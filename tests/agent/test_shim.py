@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifac
 from agent_world import PATIENCE_S, StepWorld, agent_of
 from artifacts import FROZEN, fill
 
-from iriscw._errors import InvalidArgument
+from iriscw._errors import InvalidArgument, UsageError
 from iriscw.agent.caller_folders import tier_of
 from iriscw.agent.errors import ArtifactAmbiguous, ContainerRefused, ContainerUnknown, PathNotAllowed
 from iriscw.agent.local import FreezeUndone
@@ -67,6 +67,7 @@ async def shim(tmp_path, world, runtime):
             async def call(message):
                 name = type(message).__name__.removesuffix("Request")
                 reply = getattr(v1, f"{name}Response")
+                name = {"Migrate": "MigrateStorage"}.get(name, name)
                 return await channel.unary(f"/iriscw.v1.ShimService/{name}", message, reply)
 
             call.agent, call.caller = agent, caller
@@ -401,3 +402,49 @@ async def test_a_thaw_reads_where_it_was_told(shim, tmp_path):
     assert [*shim.agent.tiers_of("ck-9").folders] == ["ram", name]
     for operation in ("th-9", "ck-9"):
         shim.agent.board.refused(operation)
+
+
+# MigrateStorage
+
+
+def put(folder, artifact="ck-9"):
+    """Put a checkpoint into a folder of a caller."""
+    folder.mkdir(mode=0o700)
+    tier = Folders("", folder, 1 << 30)
+    fill(tier.reserve(artifact, 1 << 20), large=False)
+    tier.seal(artifact, FROZEN, (), default_reading(lambda count: None), lambda size: None)
+    tier.publish(artifact)
+    tier.unpin(artifact, artifact)
+    return tier
+
+
+async def test_a_checkpoint_goes_to_another_folder(tmp_path, shim):
+    """As seed 002 has it: from RAM to disk; the folder is made, and the source is empty afterwards, unless kept."""
+    source, other = put(tmp_path / "root" / "chk-1"), tmp_path / "root" / "chk-2"
+    words = {"source_path": str(source.root), "destination_path": str(other)}
+    reply = await shim(v1.MigrateRequest(**words, keep=True))
+    assert (reply.checkpoint_id, reply.size_bytes > 70_000, reply.note) == ("ck-9", True, "")
+    assert source.has("ck-9")
+    with pytest.raises(PathNotAllowed, check=that(names="chk-2")):
+        await shim(v1.MigrateRequest(**words))
+    shutil.rmtree(other / "artifacts" / "ck-9")
+    await shim(v1.MigrateRequest(**words))
+    target = Folders("", other, 1 << 30)
+    assert (source.listing(), [each.artifact for each in target.listing()]) == ([], ["ck-9"])
+    target.verify("ck-9", lambda algorithm, total: default_reading(lambda count: None))
+
+
+async def test_a_checkpoint_goes_to_a_tier(tmp_path, shim):
+    """By its name; one of the two has to be said, and where nothing is, nothing is moved."""
+    source = put(tmp_path / "root" / "chk-1")
+    for words in ({}, {"tier": "ram", "destination_path": str(tmp_path / "root" / "x")}):
+        with pytest.raises(InvalidArgument):
+            await shim(v1.MigrateRequest(source_path=str(source.root), **words))
+    for tier in ("cellar", "repository"):
+        with pytest.raises(UsageError):
+            await shim(v1.MigrateRequest(source_path=str(source.root), tier=tier))
+    with pytest.raises(PathNotAllowed):
+        await shim(v1.MigrateRequest(source_path=str(tmp_path / "root" / "none"), tier="ram"))
+    with pytest.raises(PathNotAllowed):
+        await shim(v1.MigrateRequest(source_path=str(source.root), destination_path="/nowhere/else"))
+    assert source.has("ck-9")

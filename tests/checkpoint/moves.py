@@ -76,6 +76,10 @@ class MemoryRepository:
         self._called("listing")
         return [self._stored(artifact) for artifact in self.kept]
 
+    async def used_bytes(self):
+        """Return what all take."""
+        return sum(self._stored(artifact).size_bytes for artifact in self.kept)
+
     async def remove(self, artifact):
         """Forget it."""
         self._called("remove")

@@ -11,7 +11,8 @@ GOLDEN = [
     (
         MoveAccepted(MovePlan("o", "a", "disk", keep=True), 8),
         (
-            '["checkpoint.move_accepted",1,{"plan":{"artifact":"a","keep":true,"operation":"o","target":"disk"},'
+            '["checkpoint.move_accepted",1,{"plan":{"artifact":"a","keep":true,"operation":"o",'
+            '"source":"","target":"disk"},'
             '"wall_ns":8}]'
         ),
     ),

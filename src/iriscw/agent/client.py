@@ -22,6 +22,7 @@ from iriscw.agent import wire
 from iriscw.agent.channel import Calling
 from iriscw.agent.local import UNDO_PATIENCE_S
 from iriscw.agent.operation_views import RunningOperation
+from iriscw.checkpoint.model import MovePlan
 from iriscw.freeze.model import FreezePlan, ThawPlan
 from iriscw.proto.iriscw import v1
 
@@ -59,6 +60,15 @@ class AgentCaller(Calling):
         request = wire.thaw_request(plan)
         request.detached = detached
         call = self._channel.server_stream(ROUTE + "Thaw", request, v1.OperationView)
+        async with aclosing(_views(call)) as views:
+            async for view in views:
+                yield view
+
+    async def move(self, plan: MovePlan, *, detached: bool = False) -> AsyncGenerator[RunningOperation, None]:
+        """Bring a checkpoint to another tier. Views and errors are those of :meth:`freeze`."""
+        request = wire.move_request(plan)
+        request.detached = detached
+        call = self._channel.server_stream(ROUTE + "Move", request, v1.OperationView)
         async with aclosing(_views(call)) as views:
             async for view in views:
                 yield view
@@ -119,7 +129,7 @@ class AgentCaller(Calling):
         """Follow an operation to its end; when this is cancelled, have it undone first, within a bound.
 
         Args:
-            views: what :meth:`freeze` or :meth:`thaw` gives.
+            views: what :meth:`freeze`, :meth:`thaw` or :meth:`move` gives.
             seen: told of each view.
 
         Returns:

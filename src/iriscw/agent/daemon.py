@@ -70,6 +70,7 @@ from iriscw.agent.operations import (
     StopOperation,
     taken_up,
 )
+from iriscw.agent.order import Order
 from iriscw.agent.paths import Root, folder_below
 from iriscw.agent.recovery import known_of, left_in
 from iriscw.agent.state import check_state, own_folder, usable
@@ -80,7 +81,7 @@ from iriscw.agent.uplink.stream import Uplink
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import ListedArtifact, TierUse
-from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
+from iriscw.freeze.messages import OperationChanged, OperationEnded
 from iriscw.freeze.model import ArtifactUnknown, Progress, UnsafeRequest
 from iriscw.inspection.doors import InspectionDoor
 from iriscw.journal.port import Journal
@@ -162,6 +163,8 @@ class Agent:
         self._system: ActorSystem | None = None
         self._places: Places | None = None
         self._spoilt: set[str] = set()
+        self._sources: dict[str, str] = {}
+        """Places of callers that moves read from, by operation."""
         self._door: RpcServer | None = None
 
     # From start to stop
@@ -194,10 +197,13 @@ class Agent:
             if name not in self._spoilt:
                 log.warning("a folder with checkpoints is passed over: %s", trouble)
         self._spoilt = {*spoilt}
-        return Tiers({**self._machine.tiers.folders, **places})
+        return Tiers({**self._machine.tiers.folders, **places}, self._machine.tiers.repository)
 
     def tiers_of(self, operation: str) -> Tiers:
-        """Return what one operation works on: the tiers, and the one place that it writes to; or that it reads from."""
+        """Return what one operation works on: the tiers, and the one place that it writes to; or that it reads from.
+
+        A move may do both.
+        """
         kind, tier = OperationKind.FREEZE, ""
         try:
             view = self._board.view(operation)
@@ -207,7 +213,8 @@ class Agent:
         places = self._known_places().folders()
         if kind is OperationKind.THAW and tier in places:  # and not a copy with the same id, wherever that lies
             return Tiers({tier: places[tier]})
-        return Tiers({**self._machine.tiers.folders, **({tier: places[tier]} if tier in places else {})})
+        named = {each: places[each] for each in (self._sources.get(operation, ""), tier) if each in places}
+        return Tiers({**self._machine.tiers.folders, **named}, self._machine.tiers.repository)
 
     async def __aenter__(self) -> Self:
         """Start: take up what an earlier agent left, then open the door.
@@ -296,6 +303,8 @@ class Agent:
             tier = each.tier or await self._tier_with(each.artifact)
             self._board.begin(each.asked, each.artifact, tier, owed=True)
             self._boxes.add(each.asked.operation, each.container)
+            if each.source:
+                self._sources[each.asked.operation] = each.source
             if each.ended is not None:
                 self._board.ended(each.ended)
             log.info("operation %s, which an earlier agent left, is taken up", each.asked.operation)
@@ -307,7 +316,7 @@ class Agent:
             if self._system is not None:
                 self._system.call_soon(self._board.progressed, operation, progress)  # from any thread
 
-        return attrs.evolve(self._machine, tiers=self.tiers_of(operation)).desk(report).effects()
+        return attrs.evolve(self._machine, tiers=self.tiers_of(operation)).effects(report)
 
     # What the tree asks for, and what it says
 
@@ -323,7 +332,8 @@ class Agent:
         operation = effect.operation
         try:
             try:
-                self._board.found(operation, await self.made(self._board.view(operation).artifact))
+                view = self._board.view(operation)
+                self._board.found(operation, await self.made(view.artifact, view.tier))
             except OperationUnknown:
                 log.debug("operation %s is shown no more", operation)
             for place in self.tiers_of(operation).folders.values():
@@ -371,6 +381,7 @@ class Agent:
                 self._tell(OperationOver(operation))
             case OperationClosed(operation=operation):
                 self._boxes.drop(operation)
+                self._sources.pop(operation, None)
                 self._board.closed(operation)
             case OperationAside(operation=operation, text=text):
                 log.error("operation %s is put aside: %s", operation, text)
@@ -402,7 +413,7 @@ class Agent:
 
     # What doors ask for
 
-    async def begin(self, order: FreezeTree | ThawTree) -> str:
+    async def begin(self, order: Order) -> str:
         """Begin an operation, and give its id. Whoever is cancelled meanwhile leaves none behind.
 
         Raises:
@@ -416,6 +427,8 @@ class Agent:
         asked = known.asked
         self._board.begin(asked, known.artifact, known.tier or await self._tier_with(known.artifact))
         self._boxes.add(asked.operation, known.container)
+        if known.source:
+            self._sources[asked.operation] = known.source
         begun = False
         try:
             await self._system.ask(OPERATIONS, BeginOperation(asked, order), timeout_s=_DAY_S)  # a disk may be slow
@@ -447,9 +460,10 @@ class Agent:
                 log.warning("tier %s is passed over: %s", name, error)
         return ""
 
-    async def made(self, artifact: str) -> Made | None:
-        """Say what an artifact is; None where there is none, or none that can be read."""
-        for name, place in (await self.tiers()).folders.items():
+    async def made(self, artifact: str, tier: str = "") -> Made | None:
+        """Say what an artifact is, best as it is in this tier; None where there is none, or none that can be read."""
+        folders = (await self.tiers()).folders
+        for name, place in sorted(folders.items(), key=lambda each: each[0] != tier):
             try:
                 if not await anyio.to_thread.run_sync(place.has, artifact):
                     continue
@@ -459,6 +473,14 @@ class Agent:
             tasks = manifest.frozen.tasks
             return Made(artifact, name, manifest.sealed.size_bytes, tasks[0].identity.pid, len(tasks))
         return None
+
+    async def stored(self) -> list[ListedArtifact]:
+        """Return what the repository has. That it cannot be read hides nothing of this machine: it is logged."""
+        try:
+            return await self._machine.tiers.stored()
+        except (IriscwError, OSError) as error:
+            log.warning("what the repository has is not listed: %s", error)
+            return []
 
     async def listing(self) -> list[ListedArtifact]:
         """Return the artifacts of all tiers and places. A place whose folder is not ours any more is left out.
@@ -500,16 +522,16 @@ class Agent:
         Raises:
             ArtifactUnknown, ArtifactInUse, OSError: see :meth:`Tiers.remove`.
         """
-        made = await self.made(artifact)
-        await (await self.tiers()).remove(artifact)
-        if made is None or not made.tier.startswith(PREFIX):
-            return
-        async with self._adding:  # who begins adds its place before it shows itself, and holds this meanwhile
-            if made.tier not in self._used():
-                await anyio.to_thread.run_sync(self._known_places().drop, made.tier)
+        tiers = await self.tiers()
+        held = [tier.name for tier in await tiers.holding(artifact) if tier.name.startswith(PREFIX)]
+        await tiers.remove(artifact)
+        for place in held:
+            async with self._adding:  # who begins adds its place before it shows itself, and holds this meanwhile
+                if place not in self._used():
+                    await anyio.to_thread.run_sync(self._known_places().drop, place)
 
-    async def begin_into(self, path: str, order_of: Callable[[str], FreezeTree]) -> str:
-        """Make the folder that a caller names, and begin a freeze into it. Whoever comes second finds it in use.
+    async def begin_into(self, path: str, order_of: Callable[[str], Order]) -> str:
+        """Make the folder that a caller names, and freeze or move something into it. Whoever is second finds it in use.
 
         Args:
             path: of the folder.
@@ -565,7 +587,7 @@ class Agent:
             return held[0], self._known_places().folders()[tier]
 
     def _used(self) -> set[str]:
-        return {view.tier for view in self._board.running()}
+        return {*(view.tier for view in self._board.running()), *self._sources.values()}
 
     def _known_places(self) -> Places:
         assert self._places is not None

@@ -30,6 +30,7 @@ import attrs
 
 from iriscw._errors import IriscwError, JournalLocked, OperationError
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us, thawed_by_us
+from iriscw.agent.order import Order
 from iriscw.agent.state import check_state, usable
 from iriscw.checkpoint import actor as moves
 from iriscw.checkpoint.drivers.carrier import Carrier
@@ -94,9 +95,6 @@ MAX_PLACE_BYTES = 4096
 FREEZE = "/freeze"
 THAW = "/thaw"
 MOVE = "/move"
-
-Order = FreezeTree | ThawTree | MoveCheckpoint
-"""What an operation is asked for with."""
 
 Changed = Callable[[OperationChanged | OperationEnded], None]
 

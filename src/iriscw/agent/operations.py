@@ -23,7 +23,8 @@ import attrs
 
 from iriscw._errors import InvalidArgument
 from iriscw.agent.errors import AgentStopping, OperationUnknown, TooManyOperations
-from iriscw.freeze.messages import CancelOperation, FreezeTree, ThawTree
+from iriscw.agent.order import Order
+from iriscw.freeze.messages import CancelOperation
 from iriscw.runtime.behavior import ChildSpec
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -62,6 +63,7 @@ class OperationKind(enum.Enum):
 
     FREEZE = "freeze"
     THAW = "thaw"
+    MOVE = "move"
 
 
 @attrs.frozen
@@ -81,7 +83,7 @@ class BeginOperation:
     """Begin an operation. Answered with None once its actor has it."""
 
     asked: Asked
-    order: FreezeTree | ThawTree
+    order: Order
 
 
 @message
@@ -159,7 +161,7 @@ class OperationEntry:
     """One operation. ``order`` is None where an earlier life began it."""
 
     asked: Asked
-    order: FreezeTree | ThawTree | None = None
+    order: Order | None = None
     asker: ReplyTo | None = None
     stage: OperationStage = OperationStage.CLAIMING
     stopped: str = ""

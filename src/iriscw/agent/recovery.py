@@ -8,6 +8,8 @@ import attrs
 
 from iriscw.agent.claims import frozen_by_us, thawed_by_us
 from iriscw.agent.operations import OPERATIONS, Asked, OperationKind
+from iriscw.checkpoint.model import MovePlan
+from iriscw.checkpoint.records import MoveAccepted, MoveEnded
 from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import Container, FreezePlan, Outcome, ThawPlan
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded, ThawRestored
@@ -19,13 +21,17 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class Known:
-    """An operation, its artifact, and the tier that it writes to, or that it was told to read from."""
+    """An operation, its artifact, and the tier that it writes to, or that it was told to read from.
+
+    A move has a place of a caller that it was told to read from beside.
+    """
 
     asked: Asked
     artifact: str
     tier: str
     container: Container | None = None
     """What it freezes or brings back, if that is one."""
+    source: str = ""
     ended: OperationEnded | None = None
     """How it ended, where only the cleaning up is left."""
 
@@ -39,11 +45,14 @@ class AgentLeftovers:
     """It ended, and nobody has cleaned up after it."""
 
 
-def known_of(plan: FreezePlan | ThawPlan) -> Known:
+def known_of(plan: FreezePlan | ThawPlan | MovePlan) -> Known:
     """Say what is known of an operation by its plan."""
     if isinstance(plan, FreezePlan):
         asked = Asked(plan.operation, OperationKind.FREEZE, frozen_by_us(plan.root))
         return Known(asked, plan.operation, plan.tier, plan.container)
+    if isinstance(plan, MovePlan):
+        asked = Asked(plan.operation, OperationKind.MOVE, thawed_by_us(plan.artifact))
+        return Known(asked, plan.artifact, plan.target, source=plan.source)
     return Known(
         Asked(plan.operation, OperationKind.THAW, thawed_by_us(plan.artifact)), plan.artifact, plan.tier, plan.container
     )
@@ -69,12 +78,12 @@ def left_in(journal: Journal) -> AgentLeftovers:
 
 def _with(left: AgentLeftovers, records: list[object], name: str) -> AgentLeftovers:
     match records:
-        case [FreezeAccepted(plan=plan), *_] | [ThawAccepted(plan=plan), *_]:
+        case [FreezeAccepted(plan=plan) | ThawAccepted(plan=plan) | MoveAccepted(plan=plan), *_]:
             known = known_of(plan)
         case _:
             log.warning("operation %s cannot be taken up: its records have no beginning", name)
             return left
-    if isinstance(last := records[-1], FreezeEnded | ThawEnded):
+    if isinstance(last := records[-1], FreezeEnded | ThawEnded | MoveEnded):
         tasks = next((each.tasks for each in records if isinstance(each, ThawRestored)), ())
         root = tasks[0].pid if tasks and last.outcome is Outcome.THAWED else 0
         ended = OperationEnded(known.asked.operation, last.outcome, last.kind, last.text, root)

@@ -7,10 +7,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from iriscw.agent.operations import Asked, Claim, CleanUp, OperationKind, Operations, OperationsDecisions
+from iriscw.checkpoint import actor as moves
 from iriscw.freeze import actor
 from iriscw.runtime import SECOND, Behavior, ChildSpec, Restart, Supervision
 
 Effects = Mapping[type, Callable[..., Awaitable[object]]]
+
+ACTORS = {OperationKind.FREEZE: actor.freeze, OperationKind.THAW: actor.thaw, OperationKind.MOVE: moves.move}
+"""What makes the actor of an operation."""
 
 STOP_NS = 20 * SECOND
 """What an operation may take to end the call that it is in, when the agent does not wait for its undoing any more."""
@@ -18,7 +22,7 @@ STOP_NS = 20 * SECOND
 
 def operation(asked: Asked, effects: Effects) -> ChildSpec:
     """Return the actor of one operation: durable, put aside when it fails again and again."""
-    made = actor.freeze(effects) if asked.kind is OperationKind.FREEZE else actor.thaw(effects)
+    made = ACTORS[asked.kind](effects)
     return ChildSpec(asked.operation, made, restart=Restart.TRANSIENT, shutdown_budget=STOP_NS, entity=True)
 
 

@@ -14,7 +14,7 @@ from iriscw.agent.operation_views import Made, OperationStep, RunningOperation
 from iriscw.agent.operations import Asked, OperationKind
 from iriscw.checkpoint.drivers.loading import TIER_NAME, default_tier
 from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
-from iriscw.checkpoint.model import ListedArtifact
+from iriscw.checkpoint.model import ListedArtifact, MovePlan, ShownTier
 from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import CriuOptions, FreezePlan, Hook, HookKind, Numbers, Outcome, TaskIdentity, ThawPlan
 from iriscw.proto.iriscw import v1
@@ -144,6 +144,24 @@ def thaw_request(plan: ThawPlan) -> v1.ThawRequest:
     )
 
 
+def move_plan(operation: str, message: v1.MoveRequest) -> MovePlan:
+    """Read what is to be moved, and where to.
+
+    Raises:
+        InvalidArgument: the id or the tier is none.
+    """
+    if not ARTIFACT_ID.fullmatch(message.checkpoint_id):
+        raise InvalidArgument(f"{message.checkpoint_id[:80]!a} is not a checkpoint id: small letters, digits and '-'")
+    if not TIER_NAME.fullmatch(message.tier):
+        raise InvalidArgument(f"{message.tier[:80]!a} is not a valid tier name")
+    return MovePlan(operation, message.checkpoint_id, message.tier, message.keep)
+
+
+def move_request(plan: MovePlan) -> v1.MoveRequest:
+    """Write a plan as a request, for whoever calls an agent."""
+    return v1.MoveRequest(checkpoint_id=plan.artifact, tier=plan.target, keep=plan.keep)
+
+
 def _hook_back(hook: Hook | None) -> v1.FreezeHook | None:
     if hook is None:
         return None
@@ -252,6 +270,36 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, enum.Enum) else value
 
 
+def tier_view(each: ShownTier) -> v1.TierView:
+    """Write how full a tier is."""
+    return v1.TierView(
+        name=each.tier,
+        folder=text(each.where),
+        budget_bytes=each.budget_bytes or 0,
+        used_bytes=each.used_bytes,
+        reserved_bytes=each.reserved_bytes,
+        free_bytes=each.free_bytes or 0,
+        checkpoints=each.checkpoints,
+        repository=each.budget_bytes is None and not each.trouble,
+        trouble=text(each.trouble),
+    )
+
+
+def shown_tier(message: v1.TierView) -> ShownTier:
+    """Read how full a tier is, as a caller does."""
+    known = not message.repository and not message.trouble
+    return ShownTier(
+        tier=message.name,
+        where=message.folder,
+        checkpoints=message.checkpoints,
+        used_bytes=message.used_bytes,
+        reserved_bytes=message.reserved_bytes,
+        budget_bytes=message.budget_bytes if known else None,
+        free_bytes=message.free_bytes if known else None,
+        trouble=message.trouble,
+    )
+
+
 def checkpoint_view(each: ListedArtifact) -> v1.CheckpointView:
     """Write a checkpoint."""
     view = v1.CheckpointView(
@@ -260,6 +308,7 @@ def checkpoint_view(each: ListedArtifact) -> v1.CheckpointView:
         size_bytes=each.size_bytes,
         trouble=text(each.trouble),
         document_json=json.dumps(document(each)),
+        tiers=[copy.tier for copy in each.copies],
     )
     if each.manifest is not None:
         first = each.manifest.frozen.tasks[0]

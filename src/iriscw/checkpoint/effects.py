@@ -28,6 +28,8 @@ class OpenSource:
     operation: str
     artifact: str
     target: str
+    source: str = ""
+    """Where it is to be; empty: anywhere."""
 
 
 @message

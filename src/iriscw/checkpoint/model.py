@@ -77,6 +77,21 @@ class TierUse:
 
 
 @attrs.frozen
+class ShownTier:
+    """A place where checkpoints can lie, as ``iriscw tiers`` shows it. Of a repository nobody knows a budget."""
+
+    tier: str
+    where: str
+    checkpoints: int = 0
+    used_bytes: int = 0
+    reserved_bytes: int = 0
+    budget_bytes: int | None = None
+    free_bytes: int | None = None
+    trouble: str = ""
+    """Why it cannot be read; empty if it can."""
+
+
+@attrs.frozen
 class StoredCheckpoint:
     """A checkpoint as a repository has it."""
 
@@ -103,6 +118,8 @@ class MovePlan:
     """The name of a tier, or of the repository."""
     keep: bool = False
     """Whether it is to lie where it lay, too."""
+    source: str = ""
+    """The tier that it is to be copied from; empty: the first that has it."""
 
 
 class MovePhase(enum.Enum):

@@ -157,7 +157,7 @@ def accept(move: CheckpointMove, message: MoveCheckpoint, ctx: Context) -> Retur
         return None
     plan = message.plan
     changed = Emit(OperationChanged(plan.operation, Phase.OPENING))
-    look = Run(KEY, OpenSource(plan.operation, plan.artifact, plan.target))
+    look = Run(KEY, OpenSource(plan.operation, plan.artifact, plan.target, plan.source))
     return Decision(records=(MoveAccepted(plan, ctx.wall),), commands=(look, changed))
 
 

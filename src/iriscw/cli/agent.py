@@ -18,7 +18,7 @@ from iriscw.cli.groups import CommandGroup
 from iriscw.cli.kinds import Duration, NewFile
 from iriscw.cli.outcome import run_async
 from iriscw.cli.output import emit
-from iriscw.cli.tier_options import budgets_of, place_options
+from iriscw.cli.tier_options import budgets_of, place_options, repository_of
 from iriscw.processes.stopping import stopping_signals
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def serve(
     ca_file: Path | None,
     insecure_plaintext: bool,
     state_dir: Path | None,
-    **budgets: int | None,
+    **places: Any,
 ) -> None:
     """Serve until SIGTERM, SIGHUP or Ctrl-C: what runs then is undone. Logs go to standard error.
 
@@ -160,7 +160,7 @@ def serve(
         uplink=uplink,
     )
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    machine = this_machine(state, budgets=budgets_of(budgets), containers=True).machine
+    machine = this_machine(state, budgets=budgets_of(places), containers=True, repository=repository_of(places)).machine
 
     async def run() -> None:
         with anyio.open_signal_receiver(*stopping_signals()) as signals:  # before anything is begun

@@ -1,4 +1,4 @@
-"""``checkpoint``, ``restore`` and ``checkpoints`` with ``--agent``: the same commands, done by a node agent."""
+"""``checkpoint``, ``restore``, ``checkpoints``, ``move`` and ``tiers`` with ``--agent``: done by a node agent."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from iriscw.cli.at_here import OF_A_CLUSTER
+from iriscw.cli.at_here import OF_A_CLUSTER, TIER_COLUMNS
 from iriscw.cli.freeze_shown import Done, Listing, decimal_size, follow, progress, refuse_options, show_listing, tell
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async
-from iriscw.cli.output import age, cell
+from iriscw.cli.output import age, cell, show
 from iriscw.cli.tier_options import PLACE_OPTIONS
 from iriscw.runtime.vocabulary import SECOND
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from iriscw._errors import IriscwError
     from iriscw.agent.client import AgentCaller
     from iriscw.agent.operation_views import RunningOperation
+    from iriscw.checkpoint.model import MovePlan, ShownTier
     from iriscw.freeze.model import FreezePlan, ThawPlan
     from iriscw.proto.iriscw import v1
 
@@ -49,6 +50,20 @@ class AtAgent:
         _run(self.socket, lambda agent: agent.thaw(plan), form)
         return 0
 
+    def move(self, plan: MovePlan, form: str) -> None:
+        """Have a checkpoint brought to another tier."""
+        _run(self.socket, lambda agent: agent.move(plan), form)
+
+    def tiers(self, form: str) -> None:
+        """List the agent's tiers."""
+
+        async def work(agent: AgentCaller) -> list[ShownTier]:
+            from iriscw.agent.wire import shown_tier
+
+            return [shown_tier(each) for each in (await agent.capabilities()).tiers]
+
+        show(run_async(_at, self.socket, work), form, TIER_COLUMNS)
+
     def checkpoints(self, asked: Listing, form: str) -> None:
         """List what the agent keeps."""
         if asked.released is not None:
@@ -66,7 +81,7 @@ class AtAgent:
 
 _COLUMNS: dict[str, Callable[[v1.CheckpointView], object]] = {
     "CHECKPOINT": lambda each: each.checkpoint_id,
-    "TIER": lambda each: cell(each.tier),
+    "TIER": lambda each: cell(", ".join(each.tiers or (each.tier,))),
     "SIZE": lambda each: decimal_size(each.size_bytes),
     "PID": lambda each: each.pid or "",
     "PROCESSES": lambda each: each.processes or "",
@@ -88,6 +103,9 @@ def _run(socket: Path, begin: Callable[[AgentCaller], AsyncGenerator[RunningOper
             show_steps = follow(shown)
 
             def see(view: RunningOperation) -> None:
+                nonlocal show_steps
+                if seen and seen[-1].asked != view.asked:  # it was fetched first
+                    show_steps = follow(shown)
                 seen[:] = [view]
                 show_steps([step.phase for step in view.steps], view.done_bytes, view.total_bytes)
 
@@ -128,6 +146,7 @@ def _named(socket: Path) -> Iterator[None]:
 def _done(view: RunningOperation) -> Done | IriscwError:
     from iriscw.agent.errors import OperationPutAside
     from iriscw.agent.local import OperationStuck, failure_of
+    from iriscw.agent.operations import OperationKind
 
     if view.aside:
         return OperationPutAside(view.aside)
@@ -137,10 +156,11 @@ def _done(view: RunningOperation) -> Done | IriscwError:
     if failure is not None:
         return failure
     made = view.made
+    thawed_or_frozen = view.asked.kind is not OperationKind.MOVE
     return Done(
         checkpoint=view.artifact,
         outcome=view.end.outcome.value,
-        pid=made.pid if made is not None else 0,
+        pid=made.pid if made is not None and thawed_or_frozen else 0,
         processes=made.processes if made is not None else 0,
         tier=view.tier,
         size_bytes=made.size_bytes if made is not None else 0,

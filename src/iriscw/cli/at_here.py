@@ -30,13 +30,13 @@ from iriscw.cli.freeze_shown import (
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async, silence_output
 from iriscw.cli.output import OutputLost, age, cell, plain, show, visible
-from iriscw.cli.tier_options import budgets_of
+from iriscw.cli.tier_options import budgets_of, repository_of
 
 if TYPE_CHECKING:
     from iriscw._errors import IriscwError
     from iriscw.agent.local import Local
     from iriscw.checkpoint.messages import MoveCheckpoint
-    from iriscw.checkpoint.model import ListedArtifact, MovePlan
+    from iriscw.checkpoint.model import ListedArtifact, MovePlan, ShownTier
     from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
     from iriscw.freeze.model import FreezePlan, ThawPlan
 
@@ -108,6 +108,7 @@ class AtHere:
 
     def tiers(self, form: str, grace_s: float | None) -> None:
         """List the tiers of this machine, and the repository; with a grace, free first what that need not have."""
+        from iriscw.checkpoint.drivers.fullness import fullness
 
         async def listed() -> None:
             async with _opened(self.given) as local:
@@ -115,25 +116,10 @@ class AtHere:
                     done = await local.machine.tiers.collect(grace_s)
                     removed = f"removed {done.removed} objects of {decimal_size(done.removed_bytes)}"
                     sys.stderr.write(f"iriscw: {removed}; {done.marked} are marked for a later pass\n")
-                found = await _tiers(local)
+                found = await fullness(local.machine.tiers)
             show(found, form, TIER_COLUMNS)
 
         run_async(listed)
-
-
-@attrs.frozen
-class ShownTier:
-    """A tier as ``tiers`` shows it. Of a repository nobody knows a budget."""
-
-    tier: str
-    where: str
-    checkpoints: int
-    used_bytes: int
-    reserved_bytes: int = 0
-    budget_bytes: int | None = None
-    free_bytes: int | None = None
-    trouble: str = ""
-    """Why it cannot be read; empty if it can."""
 
 
 TIER_COLUMNS: dict[str, Callable[[ShownTier], object]] = {
@@ -146,30 +132,6 @@ TIER_COLUMNS: dict[str, Callable[[ShownTier], object]] = {
     "FREE": lambda each: decimal_size(each.free_bytes) if each.free_bytes is not None else "",
     "TROUBLE": lambda each: cell(each.trouble),
 }
-
-
-async def _tiers(local: Local) -> list[ShownTier]:
-    """Say how full each place is."""
-    from iriscw._errors import IriscwError
-
-    tiers = local.machine.tiers
-    found = []
-    for folders in tiers.folders.values():
-        try:
-            use, listed = folders.use(), folders.listing()
-        except (IriscwError, OSError) as error:
-            found.append(ShownTier(folders.name, str(folders.root), 0, 0, trouble=str(error)))
-            continue
-        sizes = (use.artifacts_bytes, use.reserved_bytes, use.budget_bytes, use.free_bytes)
-        found.append(ShownTier(use.tier, use.folder, len(listed), *sizes))
-    if (repository := tiers.repository) is not None:
-        try:
-            stored, used = await repository.listing(), await repository.used_bytes()
-        except (IriscwError, OSError) as error:
-            found.append(ShownTier(repository.name, repository.place, 0, 0, trouble=str(error)))
-        else:
-            found.append(ShownTier(repository.name, repository.place, len(stored), used))
-    return found
 
 
 async def _listing(local: Local) -> list[ListedArtifact]:
@@ -240,7 +202,7 @@ async def _opened(given: Mapping[str, Any]) -> AsyncIterator[Local]:
     from iriscw.agent.machine import this_machine
 
     state = given["state_dir"].absolute() if given["state_dir"] is not None else state_folder(os.environ)
-    local = this_machine(state, budgets=budgets_of(given), repository=given["repository"])
+    local = this_machine(state, budgets=budgets_of(given), repository=repository_of(given))
     try:
         yield local
     finally:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iriscw.cli.connection import connection_options
-from iriscw.cli.freeze_shown import Backend, Listing
+from iriscw.cli.freeze_shown import Backend, Listing, refuse_options
 from iriscw.cli.kinds import Duration
 from iriscw.cli.output import format_option
 from iriscw.cli.tier_options import fetch_option, place_options, tier_option
@@ -160,6 +160,8 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
     gpus = _pairs(given["gpus"], "--gpu OLD=NEW")
     backend = _backend(given, cluster=cluster)
     backend.refuse(given)
+    if given["agent"] is not None or cluster:
+        refuse_options(given, ("tier",), "an agent chooses it")
     plan = ThawPlan(
         operation="",
         artifact=checkpoint_id,

@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
+from iriscw.cli.at_agent import AtAgent
 from iriscw.cli.at_here import AtHere
+from iriscw.cli.freezing import agent_option
 from iriscw.cli.kinds import Duration
 from iriscw.cli.output import format_option
 from iriscw.cli.tier_options import place_options
@@ -16,6 +18,7 @@ from iriscw.cli.tier_options import place_options
 @click.argument("checkpoint_id", metavar="CHECKPOINT")
 @click.argument("tier")
 @click.option("--keep", is_flag=True, help="Let it lie where it lies, too.")
+@agent_option
 @place_options
 @format_option
 def move(*, checkpoint_id: str, tier: str, keep: bool, form: str, **given: Any) -> None:
@@ -30,7 +33,8 @@ def move(*, checkpoint_id: str, tier: str, keep: bool, form: str, **given: Any) 
     from iriscw.checkpoint.drivers.loading import named_place
     from iriscw.checkpoint.model import MovePlan
 
-    AtHere(given).move(MovePlan("", checkpoint_id, named_place(tier), keep), form)
+    target = named_place(tier) if given["agent"] is None else tier
+    _backend(given).move(MovePlan("", checkpoint_id, target, keep), form)
 
 
 @click.command()
@@ -42,6 +46,7 @@ def move(*, checkpoint_id: str, tier: str, keep: bool, form: str, **given: Any) 
     show_default=True,
     help="With --collect: how long ago an earlier pass must have found it so.",
 )
+@agent_option
 @place_options
 @format_option
 def tiers(*, collect: bool, grace: float, form: str, **given: Any) -> None:
@@ -50,4 +55,17 @@ def tiers(*, collect: bool, grace: float, form: str, **given: Any) -> None:
     A checkpoint that is removed frees nothing that others share, and nothing at once: a pass of --collect marks what no
     checkpoint refers to, and a later one removes it.
     """
-    AtHere(given).tiers(form, grace_s=grace if collect else None)
+    backend = _backend(given)
+    if isinstance(backend, AtHere):
+        backend.tiers(form, grace_s=grace if collect else None)
+    elif collect:
+        raise click.UsageError("--collect: any command can do it: leave --agent out, and name the --repository")
+    else:
+        backend.tiers(form)
+
+
+def _backend(given: dict[str, Any]) -> AtAgent | AtHere:
+    """Choose who does it."""
+    backend = AtHere(given) if given["agent"] is None else AtAgent(given["agent"])
+    backend.refuse(given)
+    return backend

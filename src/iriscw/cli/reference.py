@@ -13,10 +13,9 @@ from typing import Any
 import attrs
 import click
 
-from iriscw.checkpoint.model import ListedArtifact
+from iriscw.checkpoint.model import ListedArtifact, ShownTier
 from iriscw.cli import doctor
 from iriscw.cli.app import app
-from iriscw.cli.at_here import ShownTier
 from iriscw.cli.jobs import UNLISTED
 from iriscw.cli.outcome import MEANINGS
 from iriscw.client.model import ActorStatus, JobStatus, NodeStatus, PoolStatus, SliceStatus

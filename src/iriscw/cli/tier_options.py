@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import click
 
 from iriscw.checkpoint.drivers.built_in import DEFAULT_ROOM
-from iriscw.checkpoint.drivers.loading import default_tier, tier_names
+from iriscw.checkpoint.drivers.loading import REPOSITORY_VARIABLE, default_tier, tier_names
 from iriscw.cli.kinds import SizeType
 
 BUDGETS = {name: f"{name.replace('-', '_')}_budget" for name in tier_names()}
@@ -23,6 +24,11 @@ def budgets_of(given: Mapping[str, int | None]) -> dict[str, int]:
     return {name: given[option] or 0 for name, option in BUDGETS.items()}
 
 
+def repository_of(given: Mapping[str, Any]) -> str:
+    """Return the URL of the repository; empty: there is none. A variable that says it is no option that is refused."""
+    return given["repository"] or os.environ.get(REPOSITORY_VARIABLE, "")
+
+
 def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say where state lies and how much room there is."""
     for name in reversed(BUDGETS):
@@ -32,7 +38,6 @@ def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
     function = click.option(
         "--repository",
         metavar="URL",
-        envvar="IRISCW_REPOSITORY",
         default="",
         help="The object store that keeps checkpoints beyond this machine.  [default: $IRISCW_REPOSITORY]",
     )(function)

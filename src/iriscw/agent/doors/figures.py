@@ -49,7 +49,7 @@ class AgentFigures:
         )
         self._bytes = Counter(
             "iriscw_agent_bytes",
-            "Bytes of the checkpoints that were written or thawed.",
+            "Bytes of the checkpoints that were written, thawed or moved.",
             ["operation", "tier"],
             registry=self.registry,
         )
@@ -69,7 +69,7 @@ class AgentFigures:
             for name, text in (
                 ("budget", "What a tier may hold."),
                 ("used", "What checkpoints take of a tier."),
-                ("reserved", "What running freezes may still write to a tier."),
+                ("reserved", "What running freezes and moves may still write to a tier."),
                 ("free", "What is free on the file system of a tier."),
             )
         }

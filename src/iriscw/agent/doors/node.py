@@ -10,8 +10,13 @@ from iriscw._errors import InvalidArgument, IriscwError
 from iriscw._version import __version__
 from iriscw.agent import wire
 from iriscw.agent.doors.rules import NODE_RULES
-from iriscw.agent.local import new_id
+from iriscw.agent.local import failure_of, new_id
 from iriscw.agent.operation_views import RunningOperation
+from iriscw.agent.order import Order
+from iriscw.checkpoint.drivers.fullness import fullness
+from iriscw.checkpoint.listing import together
+from iriscw.checkpoint.messages import MoveCheckpoint
+from iriscw.checkpoint.model import MovePlan
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import CriuAbility, TargetGone
 from iriscw.proto.iriscw import v1
@@ -47,13 +52,47 @@ class NodeDoor(v1.NodeAgentBase):
                 yield wire.operation_view(view)
 
     async def thaw(self, message: v1.ThawRequest) -> AsyncIterator[v1.OperationView]:
-        """Bring a tree back; undone if the caller leaves."""
+        """Bring a tree back; undone if the caller leaves. What only the repository has comes here first."""
         order = ThawTree(wire.thaw_plan(new_id("th"), message))
+        async with aclosing(self._fetched(message.checkpoint_id)) as views:
+            async for view in views:
+                yield wire.operation_view(view)
         async with aclosing(self._run(order, detached=message.detached)) as views:
             async for view in views:
                 yield wire.operation_view(view)
 
-    async def _run(self, order: FreezeTree | ThawTree, *, detached: bool) -> AsyncGenerator[RunningOperation, None]:
+    async def _fetched(self, artifact: str) -> AsyncGenerator[RunningOperation, None]:
+        """Have a checkpoint that only the repository has lie in the first tier with room; the views until it does.
+
+        Raises:
+            IriscwError: it does not; nothing of it is left here.
+        """
+        tiers = self._agent.machine.tiers
+        if tiers.repository is None or await (await self._agent.tiers()).holding(artifact):
+            return
+        found = await tiers.find(artifact)
+        if found is None:
+            return
+        plan = MovePlan(new_id("mv"), artifact, await tiers.roomy(found.size_bytes), keep=True)
+        async with aclosing(self._run(MoveCheckpoint(plan), detached=False)) as views:
+            async for view in views:
+                failure = failure_of(view.end) if view.over and view.end is not None else None
+                if failure is not None:
+                    raise failure
+                if not view.over:  # the stream goes on with the thaw
+                    yield view
+
+    async def move(self, message: v1.MoveRequest) -> AsyncIterator[v1.OperationView]:
+        """Bring a checkpoint to another tier; undone if the caller leaves."""
+        plan = wire.move_plan(new_id("mv"), message)
+        tiers = self._agent.machine.tiers
+        if tiers.repository_named(plan.target) is None:
+            tiers.tier(plan.target)  # before anything counts it: each word would be a metric of its own
+        async with aclosing(self._run(MoveCheckpoint(plan), detached=message.detached)) as views:
+            async for view in views:
+                yield wire.operation_view(view)
+
+    async def _run(self, order: Order, *, detached: bool) -> AsyncGenerator[RunningOperation, None]:
         operation = await self._agent.begin(order)
         ended = False
         try:
@@ -86,9 +125,9 @@ class NodeDoor(v1.NodeAgentBase):
         return v1.ListOperationsResponse(operations=[wire.operation_view(view) for view in self._agent.board.running()])
 
     async def list(self, message: v1.ListCheckpointsRequest) -> AsyncIterator[v1.CheckpointView]:
-        """Yield the checkpoints, those first that were made first in each tier."""
+        """Yield the checkpoints, those first that were made first in each tier; each once, with its copies."""
         wanted = wire.pairs(message.labels)
-        for each in await self._agent.listing():
+        for each in together([*await self._agent.listing(), *await self._agent.stored()]):
             if not wanted or (each.manifest is not None and all(pair in each.manifest.labels for pair in wanted)):
                 yield wire.checkpoint_view(each)
 
@@ -126,17 +165,7 @@ class NodeDoor(v1.NodeAgentBase):
                 )
                 for gpu in await machine.gpus.list()
             ],
-            tiers=[
-                v1.TierView(
-                    name=use.tier,
-                    folder=use.folder,
-                    budget_bytes=use.budget_bytes,
-                    used_bytes=use.artifacts_bytes,
-                    reserved_bytes=use.reserved_bytes,
-                    free_bytes=use.free_bytes,
-                )
-                for use in await self._agent.use()
-            ],
+            tiers=[wire.tier_view(each) for each in await fullness(machine.tiers)],
             max_operations=self._agent.settings.max_operations,
             operations=len(self._agent.board.running()),
             roots=[root.given or "/" for root in self._agent.settings.roots],

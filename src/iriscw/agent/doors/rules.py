@@ -11,6 +11,7 @@ NODE_RULES: MethodRules = {
     # 64 labels of 512 characters, and a hook's arguments.
     "Freeze": MethodRule(roles=_LOCAL, request=Bounds(max_bytes=256 << 10)),
     "Thaw": MethodRule(roles=_LOCAL),
+    "Move": MethodRule(roles=_LOCAL),
     "Watch": MethodRule(roles=_LOCAL),
     "Cancel": MethodRule(roles=_LOCAL),
     "ListOperations": MethodRule(roles=_LOCAL),
@@ -22,6 +23,7 @@ NODE_RULES: MethodRules = {
 SHIM_RULES: MethodRules = {
     "Checkpoint": MethodRule(roles=_LOCAL),
     "Restore": MethodRule(roles=_LOCAL),
+    "MigrateStorage": MethodRule(roles=_LOCAL),
     "CheckpointContainer": MethodRule(roles=_LOCAL),
     "RestoreContainer": MethodRule(roles=_LOCAL),
     "ContainerOperations": MethodRule(roles=_LOCAL),

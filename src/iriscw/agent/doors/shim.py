@@ -19,6 +19,8 @@ from iriscw.agent.doors.rules import SHIM_RULES
 from iriscw.agent.errors import ContainerRefused, OperationPutAside
 from iriscw.agent.local import OperationStuck, failure_of, new_id
 from iriscw.agent.operation_views import RunningOperation
+from iriscw.checkpoint.messages import MoveCheckpoint
+from iriscw.checkpoint.model import MovePlan
 from iriscw.freeze.drivers.runtime import become_criu
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import Container, CriuOptions, FreezePlan, ThawPlan
@@ -70,6 +72,30 @@ class ShimDoor(v1.ShimServiceBase):
             await self._check_container(artifact, message.container_id)
         view = await self._end_of(await self._agent.begin(ThawTree(ThawPlan(new_id("th"), artifact))))
         return v1.RestoreResponse(checkpoint_id=artifact, pid=view.pid, lasted_ms=view.lasted_ns // MILLISECOND)
+
+    async def migrate_storage(self, message: v1.MigrateRequest) -> v1.MigrateResponse:
+        """Move a checkpoint to another folder or tier; undone if the caller leaves."""
+        if bool(message.destination_path) == bool(message.tier):
+            raise InvalidArgument("either a destination_path or a tier")
+        artifact, place = await self._agent.source_here(message.source_path)
+
+        def order(tier: str) -> MoveCheckpoint:
+            return MoveCheckpoint(MovePlan(new_id("mv"), artifact, tier, message.keep, source=place.name))
+
+        tiers = self._agent.machine.tiers
+        if message.destination_path:
+            operation = await self._agent.begin_into(message.destination_path, order)
+        else:
+            if tiers.repository_named(message.tier) is None:
+                tiers.tier(message.tier)  # before anything counts it: each word would be a metric of its own
+            operation = await self._agent.begin(order(message.tier))
+        view = await self._end_of(operation)
+        return v1.MigrateResponse(
+            checkpoint_id=artifact,
+            size_bytes=view.made.size_bytes if view.made is not None else 0,
+            lasted_ms=view.lasted_ns // MILLISECOND,
+            note=wire.text(view.end.text if view.end is not None else ""),
+        )
 
     # Through the container's runtime
 

@@ -64,7 +64,7 @@ class Carrier:
         holding = await self.tiers.holding(artifact)
         for tier in holding:
             await anyio.to_thread.run_sync(refuse_if_used, tier, artifact, effect.operation)
-        others = [tier for tier in holding if tier is not target]
+        others = [tier for tier in holding if tier is not target and effect.source in ("", tier.name)]
         if holding:
             return await self._pinned(others or holding, effect, there=target in holding)
         repository = self.tiers.repository

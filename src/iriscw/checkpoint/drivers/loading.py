@@ -27,6 +27,10 @@ REPOSITORY = "repository"
 """What no tier may be called: users name the object store so that holds checkpoints."""
 
 
+REPOSITORY_VARIABLE = "IRISCW_REPOSITORY"
+"""The environment variable that names one: a URL such as ``s3://bucket/prefix``."""
+
+
 class NoSuchTier(UsageError, LookupError):
     """There is no tier of this name."""
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from iriscw.checkpoint.drivers.repository.cutting import PageCuts
 from iriscw.checkpoint.drivers.repository.repository import ObjectRepository
 from iriscw.objects.ports import ObjectStore
-
-REPOSITORY_VARIABLE: Final = "IRISCW_REPOSITORY"
-"""The environment variable that names a repository: a URL such as ``s3://bucket/prefix``."""
 
 
 def open_repository(url: str, page_cuts: PageCuts, opener: Callable[[str], ObjectStore]) -> ObjectRepository:

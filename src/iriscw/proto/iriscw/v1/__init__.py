@@ -123,6 +123,9 @@ __all__ = (
     "ManualControllerConfig",
     "ManualPlatformConfig",
     "ManualSliceConfig",
+    "MigrateRequest",
+    "MigrateResponse",
+    "MoveRequest",
     "NodeAgentBase",
     "NodeAgentStub",
     "NodeCheckpoint",
@@ -1892,6 +1895,11 @@ class CheckpointView(betterproto2.Message):
     All that the command `iriscw checkpoints -o json` says of it.
     """
 
+    tiers: "list[str]" = betterproto2.field(11, betterproto2.TYPE_STRING, repeated=True)
+    """
+    All places where it lies, the first one first.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "CheckpointView", CheckpointView)
 
@@ -3252,6 +3260,72 @@ default_message_pool.register_message("iriscw.v1", "ManualSliceConfig", ManualSl
 
 
 @dataclass(eq=False, repr=False)
+class MigrateRequest(betterproto2.Message):
+    source_path: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    The folder that a checkpoint was put into.
+    """
+
+    destination_path: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    A folder below one that the agent may use; see `CheckpointRequest.destination_path`.
+    """
+
+    tier: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Instead of a folder: the name of a tier, or "repository".
+    """
+
+    keep: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    Let it lie in its source, too.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "MigrateRequest", MigrateRequest)
+
+
+@dataclass(eq=False, repr=False)
+class MigrateResponse(betterproto2.Message):
+    checkpoint_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    size_bytes: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    lasted_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+
+    note: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    Why it lies in its source as well, although that was not asked for; empty if it does not.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "MigrateResponse", MigrateResponse)
+
+
+@dataclass(eq=False, repr=False)
+class MoveRequest(betterproto2.Message):
+    checkpoint_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    tier: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    The name of a tier, or "repository".
+    """
+
+    keep: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    Let it lie where it lies, too.
+    """
+
+    detached: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    The operation goes on when the caller leaves.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "MoveRequest", MoveRequest)
+
+
+@dataclass(eq=False, repr=False)
 class NodeCheckpoint(betterproto2.Message):
     node: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -3398,7 +3472,7 @@ class OperationView(betterproto2.Message):
 
     kind: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    "freeze" or "thaw".
+    "freeze", "thaw" or "move".
     """
 
     checkpoint_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -4540,6 +4614,18 @@ class TierView(betterproto2.Message):
 
     free_bytes: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
 
+    checkpoints: "int" = betterproto2.field(7, betterproto2.TYPE_INT32)
+
+    repository: "bool" = betterproto2.field(8, betterproto2.TYPE_BOOL)
+    """
+    A URL instead of a folder; nobody knows a budget, nor what is free.
+    """
+
+    trouble: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
+    """
+    Why it cannot be read; then only the name and the folder are set.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "TierView", TierView)
 
@@ -5319,11 +5405,33 @@ class NodeAgentStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "AsyncIterator[OperationView]":
         """
-        Brings a frozen tree back. Likewise.
+        Brings a frozen tree back. Likewise; views of a move come first where only the repository has the checkpoint.
         """
 
         async for response in self._unary_stream(
             "/iriscw.v1.NodeAgent/Thaw",
+            message,
+            OperationView,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
+    async def move(
+        self,
+        message: "MoveRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[OperationView]":
+        """
+        Brings a checkpoint to another tier. Likewise.
+        """
+
+        async for response in self._unary_stream(
+            "/iriscw.v1.NodeAgent/Move",
             message,
             OperationView,
             timeout=timeout,
@@ -5505,6 +5613,27 @@ class ShimServiceStub(betterproto2_grpclib.ServiceStub):
             "/iriscw.v1.ShimService/Restore",
             message,
             RestoreResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def migrate_storage(
+        self,
+        message: "MigrateRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "MigrateResponse":
+        """
+        Moves a checkpoint to another folder or tier: from RAM to disk.
+        """
+
+        return await self._unary_unary(
+            "/iriscw.v1.ShimService/MigrateStorage",
+            message,
+            MigrateResponse,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -6207,7 +6336,15 @@ class NodeAgentBase(betterproto2_grpclib.ServiceBase):
 
     async def thaw(self, message: "ThawRequest") -> "AsyncIterator[OperationView]":
         """
-        Brings a frozen tree back. Likewise.
+        Brings a frozen tree back. Likewise; views of a move come first where only the repository has the checkpoint.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield OperationView()
+
+    async def move(self, message: "MoveRequest") -> "AsyncIterator[OperationView]":
+        """
+        Brings a checkpoint to another tier. Likewise.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -6275,6 +6412,15 @@ class NodeAgentBase(betterproto2_grpclib.ServiceBase):
             request,
         )
 
+    async def __rpc_move(self, stream: "grpclib.server.Stream[MoveRequest, OperationView]") -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        await self._call_rpc_handler_server_stream(
+            self.move,
+            stream,
+            request,
+        )
+
     async def __rpc_watch(self, stream: "grpclib.server.Stream[WatchOperationRequest, OperationView]") -> None:
         request = await stream.recv_message()
         assert request is not None
@@ -6337,6 +6483,12 @@ class NodeAgentBase(betterproto2_grpclib.ServiceBase):
                 ThawRequest,
                 OperationView,
             ),
+            "/iriscw.v1.NodeAgent/Move": grpclib.const.Handler(
+                self.__rpc_move,
+                grpclib.const.Cardinality.UNARY_STREAM,
+                MoveRequest,
+                OperationView,
+            ),
             "/iriscw.v1.NodeAgent/Watch": grpclib.const.Handler(
                 self.__rpc_watch,
                 grpclib.const.Cardinality.UNARY_STREAM,
@@ -6391,6 +6543,13 @@ class ShimServiceBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def migrate_storage(self, message: "MigrateRequest") -> "MigrateResponse":
+        """
+        Moves a checkpoint to another folder or tier: from RAM to disk.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def checkpoint_container(self, message: "CheckpointContainerRequest") -> "AsyncIterator[ContainerView]":
         """
         Freezes a container through its runtime. The stream ends with the operation: its last view has the outcome.
@@ -6424,6 +6583,12 @@ class ShimServiceBase(betterproto2_grpclib.ServiceBase):
         request = await stream.recv_message()
         assert request is not None
         response = await self.restore(request)
+        await stream.send_message(response)
+
+    async def __rpc_migrate_storage(self, stream: "grpclib.server.Stream[MigrateRequest, MigrateResponse]") -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.migrate_storage(request)
         await stream.send_message(response)
 
     async def __rpc_checkpoint_container(
@@ -6469,6 +6634,12 @@ class ShimServiceBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 RestoreRequest,
                 RestoreResponse,
+            ),
+            "/iriscw.v1.ShimService/MigrateStorage": grpclib.const.Handler(
+                self.__rpc_migrate_storage,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                MigrateRequest,
+                MigrateResponse,
             ),
             "/iriscw.v1.ShimService/CheckpointContainer": grpclib.const.Handler(
                 self.__rpc_checkpoint_container,

@@ -1,0 +1,368 @@
+"""Moves by commands and by an agent: real folders and journals, a repository in memory, no CRIU."""
+
+import json
+import sys
+from pathlib import Path
+
+import anyio
+import attrs
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for agent_world
+sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for moves
+
+from agent_world import PATIENCE_S, StepWorld, agent_of, last, thaw_plan
+from moves import FILES, MemoryRepository, Moving, Places
+from real_trees import Command
+
+from iriscw._errors import InvalidArgument
+from iriscw.agent.claims import TargetBusy, claim, thawed_by_us
+from iriscw.agent.local import Local, Machine, MoveUndone, TierElsewhere, failure_of
+from iriscw.checkpoint.drivers import carrier as carrier_module
+from iriscw.checkpoint.drivers.store import Folders
+from iriscw.checkpoint.effects import CopyOver, DropSource, PublishCopy
+from iriscw.checkpoint.messages import MoveCheckpoint
+from iriscw.checkpoint.model import MovePlan
+from iriscw.cli import at_here
+from iriscw.files import make_private_folder
+from iriscw.freeze.model import ArtifactInUse, ArtifactUnknown, Outcome, UnsafeRequest
+from iriscw.journal.sqlite import SqliteJournal
+from iriscw.objects.ports import StoreUnreachable
+from raised import that
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("claims_of_ours")]
+
+
+def machine_with(tiers):
+    """Return a machine that can only move."""
+    return MovingMachine(*[None] * 5, tiers)
+
+
+class MovingMachine(Machine):
+    """One whose other ports nobody asks."""
+
+    def effects(self, report):
+        """Return what a move needs."""
+        return carrier_module.Carrier(self.tiers, report).effects()
+
+
+def local_of(tmp_path, places):
+    """Return the operations of a user whose tiers lie elsewhere."""
+    return Local(tmp_path / "state", machine_with(places.tiers()))
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Two tiers and a repository, with a checkpoint in memory."""
+    made = Places(tmp_path / "places")
+    made.put("ram")
+    return made
+
+
+class Killed(BaseException):
+    """What happens to a command."""
+
+
+def left(tmp_path, places, step):
+    """Leave what a command leaves that was killed before this step."""
+    local = local_of(tmp_path, places)
+    move = Moving(places, MovePlan("mv-1", "ck-1", "disk"))
+
+    async def die(effect):
+        if type(effect) is step:
+            raise Killed
+
+    move.before = die
+    with pytest.raises(Killed):
+        anyio.run(move.life)
+    folder = local.state / "operations" / "mv-1"
+    for each in (local.state, folder.parent, folder):
+        make_private_folder(each)
+    local._note_places(folder, [*local.machine.tiers.folders.values()], repository=True)
+    journal = SqliteJournal.open(folder / "journal")
+    journal.append("/move", move.records)
+    journal.close()
+    return folder
+
+
+# Without a daemon
+
+
+async def test_a_move_and_its_journal(tmp_path, places):
+    """It is told step by step, and nothing of the operation is left."""
+    seen = []
+    move = MoveCheckpoint(MovePlan("mv-1", "ck-1", "disk"))
+    end = await local_of(tmp_path, places).run(move, changed=seen.append)
+    assert (end.outcome, places.whole()) == (Outcome.MOVED, ["disk"])
+    phases = [getattr(event, "phase", None) for event in seen]
+    assert [phase.value for phase in phases[:-1]] == ["opening", "copying", "publishing", "dropping"]
+    assert [*(tmp_path / "state" / "operations").iterdir()] == []
+
+
+@pytest.mark.parametrize(("step", "finished"), [(CopyOver, False), (PublishCopy, True), (DropSource, True)])
+def test_a_command_that_dies_is_taken_up(tmp_path, places, step, finished):
+    """By the next one, which undoes it or brings it to its end."""
+    folder = left(tmp_path, places, step)
+    (end,) = anyio.run(local_of(tmp_path, places).recover)
+    assert (end.outcome is Outcome.MOVED) == finished
+    assert places.whole() == (["disk"] if finished else ["ram"])
+    assert places.debris() == []
+    assert not folder.exists()
+
+
+def test_one_that_was_begun_elsewhere_waits(tmp_path, places, caplog):
+    """With another folder for a tier, or another repository, it would find nothing."""
+    folder = left(tmp_path, places, DropSource)
+    assert {each.name for each in folder.iterdir()} == {"journal", "ram", "disk", "repository"}
+    places.repository.place = "memory://other"
+    assert anyio.run(local_of(tmp_path, places).recover) == []
+    assert TierElsewhere.__name__ in caplog.text
+    assert "memory://shelf" in caplog.text
+    places.repository.place = "memory://shelf"
+    assert [end.outcome for end in anyio.run(local_of(tmp_path, places).recover)] == [Outcome.MOVED]
+
+
+async def test_an_interruption_undoes_it(tmp_path, places, monkeypatch):
+    """Ctrl-C while it copies: nothing is at the target, and the source is as it was."""
+    began, ends = anyio.Event(), []
+
+    async def hang(self, effect):
+        began.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(carrier_module.Carrier, "copy", hang)
+
+    async def run():
+        move = MoveCheckpoint(MovePlan("mv-1", "ck-1", "disk"))
+        await local_of(tmp_path, places).run(move, changed=ends.append)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await began.wait()
+        tasks.cancel_scope.cancel()
+    assert (ends[-1].outcome, ends[-1].kind) == (Outcome.STAYED, "Cancelled")
+    assert (places.whole(), places.debris()) == (["ram"], [])
+
+
+async def test_what_is_thawed_is_not_moved(tmp_path, places):
+    """Nor moved by two: whoever comes second is told so, and touches nothing."""
+    with claim(thawed_by_us("ck-1")), pytest.raises(TargetBusy):
+        await local_of(tmp_path, places).run(MoveCheckpoint(MovePlan("mv-1", "ck-1", "disk")))
+    assert (places.whole(), places.debris()) == (["ram"], [])
+
+
+async def test_a_tier_that_is_none_or_not_ours_alone(tmp_path, places):
+    """Nothing is begun."""
+    local = local_of(tmp_path, places)
+    with pytest.raises(UnsafeRequest):
+        await local.run(MoveCheckpoint(MovePlan("mv-1", "ck-1", "cellar")))
+    local.machine.tiers.folders["disk"].root.mkdir(mode=0o755)
+    with pytest.raises(UnsafeRequest, check=that(names="0700")):
+        await local.run(MoveCheckpoint(MovePlan("mv-1", "ck-1", "disk")))
+    assert places.tiers().folders["ram"].has("ck-1")
+
+
+async def test_errors_of_a_move(tmp_path, places):
+    """Each outcome is an error by name, or none."""
+    local = local_of(tmp_path, places)
+    unknown = await local.run(MoveCheckpoint(MovePlan("mv-1", "ck-9", "disk")))
+    places.tiers().folders["ram"].pin("ck-1", "th-1")
+    used = await local.run(MoveCheckpoint(MovePlan("mv-2", "ck-1", "disk")))
+    places.tiers().folders["ram"].unpin("ck-1", "th-1")
+    places.repository.failing = {"store": StoreUnreachable("no answer")}
+    undone = await local.run(MoveCheckpoint(MovePlan("mv-3", "ck-1", "repository")))
+    assert [type(failure_of(end)) for end in (unknown, used, undone)] == [ArtifactUnknown, ArtifactInUse, MoveUndone]
+
+
+async def test_what_only_the_repository_has_is_fetched(tmp_path, places):
+    """Into the tier that is named, or the first with room; what a tier has is fetched no more."""
+    local = local_of(tmp_path, places)
+    assert await local.fetch("ck-1") is None
+    await local.run(MoveCheckpoint(MovePlan("mv-1", "ck-1", "repository")))
+    assert places.whole() == ["repository"]
+    assert (await local.fetch("ck-1")).outcome is Outcome.COPIED
+    assert places.whole() == ["ram", "repository"]
+    places.tiers().folders["ram"].remove("ck-1")
+    assert (await local.fetch("ck-1", "disk")).outcome is Outcome.COPIED
+    places.tiers().folders["disk"].remove("ck-1")
+    small = Local(tmp_path / "state", machine_with(places.tiers(ram=1000)))
+    assert (await small.fetch("ck-1")).outcome is Outcome.COPIED
+    assert places.whole() == ["disk", "repository"]
+    assert await local.fetch("ck-9") is None
+
+
+async def test_a_fetch_that_fails_leaves_nothing(tmp_path, places):
+    """And the repository has it still."""
+    local = local_of(tmp_path, places)
+    await local.run(MoveCheckpoint(MovePlan("mv-1", "ck-1", "repository")))
+    places.repository.failing = {"fetch": StoreUnreachable("no answer")}
+    assert (await local.fetch("ck-1")).outcome is Outcome.STAYED
+    assert (places.whole(), places.debris()) == (["repository"], [])
+
+
+# By the command line
+
+
+@pytest.fixture
+def command(tmp_path, places, monkeypatch):
+    """The command line over these places."""
+    monkeypatch.setattr(at_here, "_local", lambda given: local_of(tmp_path, places))
+    return Command(tmp_path)
+
+
+def test_the_commands(command, places):
+    """A move says what it did; a checkpoint is one row with its copies; tiers say how full they are."""
+    code, out, err = command("move", "ck-1", "disk", "--keep")
+    assert code == 0, err
+    assert out.startswith("ck-1: copied in ")
+    assert out.endswith(" in disk\n")
+    assert (command("move", "ck-1", "repository", "--keep", "-o", "json"))[0] == 0
+    code, out, _ = command("checkpoints", "-o", "json")
+    (row,) = json.loads(out)
+    assert [copy["tier"] for copy in row["copies"]] == ["ram", "disk", "repository"]
+    code, out, _ = command("checkpoints")
+    assert "ram, disk, repository" in out
+    code, out, _ = command("tiers", "-o", "json")
+    rows = {row["tier"]: row for row in json.loads(out)}
+    size = sum(map(len, FILES.values()))
+    assert [row["checkpoints"] for row in rows.values()] == [1, 1, 1]
+    assert size < rows["ram"]["used_bytes"] < size + 10_000
+    assert (rows["repository"]["where"], rows["repository"]["budget_bytes"]) == ("memory://shelf", None)
+    assert (command("checkpoints", "--remove", "ck-1"))[0] == 0
+    assert places.whole() == []
+
+
+def test_a_repository_that_cannot_be_read_hides_nothing(command, places):
+    """What is here is listed, and what is not known is said."""
+    places.repository.failing = {"listing": StoreUnreachable("no answer")}
+    code, out, err = command("checkpoints")
+    assert (code, "ck-1" in out, "no answer" in err) == (0, True, True)
+    code, out, _ = command("tiers")
+    assert (code, "no answer" in out) == (0, True)
+
+
+def test_errors_of_the_commands(command, places):
+    """A wrong name is the caller's mistake; nothing is moved."""
+    code, _, err = command("move", "ck-1", "cellar")
+    assert (code, "cellar" in err) == (2, True)
+    code, _, err = command("move", "ck-9", "disk")
+    assert (code, "ck-9" in err) == (2, True)
+    assert places.whole() == ["ram"]
+
+
+# By an agent
+
+
+class AgentPlaces:
+    """The tiers of an agent, and the machine of which nobody freezes anything."""
+
+    def __init__(self, tmp_path):
+        self.folders = [Folders(name, tmp_path / name, 1 << 30) for name in ("shelf", "disk")]
+        self.places = Places(tmp_path / "places")
+
+    def put(self, tier):
+        """Put the checkpoint there."""
+        self.places.put("disk")
+        (self.places.folder / "disk").rename(tier.root)
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """Two tiers beside that of the simulated machine, one with a checkpoint."""
+    made = AgentPlaces(tmp_path)
+    made.put(made.folders[0])
+    return made
+
+
+async def test_an_agent_moves(tmp_path, kept):
+    """Each step is told, the last view has the outcome, and its metrics count it."""
+    shelf, disk = kept.folders
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, StepWorld(), folders=kept.folders) as (agent, caller):
+            view = await last(caller.move(MovePlan("", "ck-1", "disk", keep=True)))
+            assert (view.end.outcome, view.tier, view.made.tier) == (Outcome.COPIED, "disk", "disk")
+            (listed,) = await caller.checkpoints()
+            assert listed.tiers == ["shelf", "disk"]
+            view = await last(caller.move(MovePlan("", "ck-1", "disk")))
+            assert view.end.outcome is Outcome.MOVED
+            assert [step.phase for step in view.steps] == ["opening", "copying", "publishing", "dropping"]
+            assert (shelf.has("ck-1"), disk.has("ck-1")) == (False, True)
+            tiers = {each.name: each.checkpoints for each in (await caller.capabilities()).tiers}
+            assert (tiers["shelf"], tiers["disk"]) == (0, 1)
+            figures = agent._figures.registry
+            labels = {"operation": "move", "tier": "disk", "outcome": "moved"}
+            assert figures.get_sample_value("iriscw_agent_operations_ended_total", labels) == 1
+            with pytest.raises(UnsafeRequest):
+                await last(caller.move(MovePlan("", "ck-1", "cellar")))
+            with pytest.raises(InvalidArgument):
+                await last(caller.move(MovePlan("", "../x", "disk")))
+            assert agent.board.running() == []
+
+
+async def test_an_agent_fetches_what_it_thaws(tmp_path, kept):
+    """The views of a move come first, without its end; one that fails leaves nothing, and is the thaw's error."""
+    shelf, disk = kept.folders
+    shelf_only = attrs.evolve(shelf, name="ram")  # the simulated machine writes nothing there
+    repository = MemoryRepository()
+    await repository.store("ck-1", shelf.images("ck-1"), shelf.text("ck-1"), lambda progress: None)
+    shelf.remove("ck-1")
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, StepWorld(), folders=[shelf_only, disk]) as (agent, caller):
+            agent.machine.tiers.repository = repository
+            repository.failing = {"fetch": StoreUnreachable("no answer")}
+            with pytest.raises(MoveUndone, check=that(names="StoreUnreachable")):
+                await last(caller.thaw(thaw_plan("ck-1")))
+            assert shelf.listing() == []
+            repository.failing = {}
+            kinds = []
+            async for view in caller.thaw(thaw_plan("ck-1")):
+                kinds.append(view.asked.kind.value)
+                assert kinds[-1] == "thaw" or view.end is None
+            assert list(dict.fromkeys(kinds)) == ["move", "thaw"]
+            assert shelf.has("ck-1")
+
+
+@pytest.mark.parametrize(("step", "finished"), [("copy", False), ("drop", True)])
+async def test_what_an_agent_left_is_taken_up(tmp_path, kept, monkeypatch, step, finished):
+    """By the next one."""
+    shelf, disk = kept.folders
+    began = anyio.Event()
+
+    async def hang(self, effect):
+        began.set()
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(PATIENCE_S):
+        with monkeypatch.context() as patch:
+            patch.setattr(carrier_module.Carrier, step, hang)
+            async with agent_of(tmp_path, StepWorld(), folders=kept.folders, stop_patience_s=0) as (agent, caller):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(last, caller.move(MovePlan("", "ck-1", "disk"), detached=True))
+                    await began.wait()
+                    tasks.cancel_scope.cancel()
+                (left,) = agent.board.running()
+        async with agent_of(tmp_path, StepWorld(), folders=kept.folders) as (agent, caller):
+            view = await last(caller.watch(left.asked.operation))
+            assert view.owed
+            assert (view.end.outcome is Outcome.MOVED) == finished
+            assert (shelf.has("ck-1"), disk.has("ck-1")) == (not finished, finished)
+
+
+async def test_a_caller_who_leaves(tmp_path, kept, monkeypatch):
+    """What he began is undone."""
+    shelf, disk = kept.folders
+    began = anyio.Event()
+
+    async def hang(self, effect):
+        began.set()
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, StepWorld(), folders=kept.folders) as (agent, caller):
+            monkeypatch.setattr(carrier_module.Carrier, "copy", hang)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(last, caller.move(MovePlan("", "ck-1", "disk")))
+                await began.wait()
+                tasks.cancel_scope.cancel()
+            await agent.board.until_idle()
+            assert (shelf.has("ck-1"), disk.has_of("ck-1"), disk.listing()) == (True, False, [])
