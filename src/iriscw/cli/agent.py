@@ -7,7 +7,7 @@ import signal
 import socket as socketlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import click

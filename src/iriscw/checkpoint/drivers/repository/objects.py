@@ -146,12 +146,17 @@ class RepositoryObjects:
 
         Raises:
             ArtifactUnknown: it is not there: the checkpoint was removed a moment ago.
-            ArtifactRefused: it is none of ours, or damaged.
+            ArtifactRefused: it is none of ours, damaged, or gone although the checkpoint is there.
         """
         key = manifest_key(head.checkpoint, head.attempt)
         try:
             data = await self.read(key, MAX_STORED_MANIFEST_BYTES)
         except ObjectNotFound as error:
+            now = await self.shown(head.checkpoint)
+            if now is not None and now[0].attempt == head.attempt:
+                raise ArtifactRefused(
+                    f"checkpoint {head.checkpoint} in the repository has lost its manifest"
+                ) from error
             raise ArtifactUnknown(f"checkpoint {head.checkpoint} was removed from the repository") from error
         if hashlib.sha256(data).hexdigest() != head.digest:
             raise ArtifactRefused(f"checkpoint {head.checkpoint} in the repository: its manifest is another one")

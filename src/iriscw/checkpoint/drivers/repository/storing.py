@@ -47,7 +47,7 @@ from iriscw.checkpoint.repository.contents import (
 )
 from iriscw.checkpoint.repository.keys import PACKS, manifest_key, named_pack, pack_key, packs_of
 from iriscw.checkpoint.repository.model import Chunk, ChunkCodec, ChunkPlace, Contents, Head, StoredFile
-from iriscw.freeze.model import ArtifactRefused, Progress
+from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, Progress
 from iriscw.freeze.ports import Report
 from iriscw.objects.ports import IfAbsent, IfMatch, ObjectChanged, ObjectExists
 
@@ -156,7 +156,7 @@ class Storing:
             except ArtifactRefused as error:
                 log.warning("nothing is shared with checkpoint %s: %s", head.checkpoint, error)
                 continue
-            except LookupError:  # it was removed
+            except ArtifactUnknown:  # it was removed
                 continue
             for chunk in (chunk for file in contents.files for chunk in file.chunks):
                 if len(self._places) >= MAX_KNOWN:
