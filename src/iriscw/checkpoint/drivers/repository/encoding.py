@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from iriscw.checkpoint.model import ChunkDamaged
 from iriscw.checkpoint.repository.model import Chunk, ChunkCodec
@@ -34,7 +34,11 @@ def zstd() -> Any | None:
         return None
 
 
-def pays(sample: bytes) -> bool:
+Piece: TypeAlias = "bytes | memoryview"
+"""Bytes, or a view of some that are in memory already: copying costs as much as hashing."""
+
+
+def pays(sample: Piece) -> bool:
     """Whether compressing what this is a sample of is worth its time."""
     module = zstd()
     if module is None or not sample:
@@ -42,7 +46,7 @@ def pays(sample: bytes) -> bool:
     return len(module.ZstdCompressor(level=LEVEL).compress(sample)) <= PAYS * len(sample)
 
 
-def encoded(raw: bytes) -> tuple[ChunkCodec, bytes]:
+def encoded(raw: Piece) -> tuple[ChunkCodec, Piece]:
     """Return how a chunk is stored without being compressed, and what is stored of it."""
     pages = [raw[at : at + PAGE_BYTES] for at in range(0, len(raw), PAGE_BYTES)]
     kept = [page for page in pages if page != _ZERO_PAGE[: len(page)]]
@@ -54,7 +58,7 @@ def encoded(raw: bytes) -> tuple[ChunkCodec, bytes]:
     return ChunkCodec.PAGES, bits.to_bytes(-(-len(pages) // 8), "little") + b"".join(kept)
 
 
-def compressed(codec: ChunkCodec, stored: bytes) -> tuple[ChunkCodec, bytes]:
+def compressed(codec: ChunkCodec, stored: Piece) -> tuple[ChunkCodec, Piece]:
     """Return what :func:`encoded` gave, compressed if that pays."""
     module = zstd()
     if module is None or not stored:
@@ -65,7 +69,7 @@ def compressed(codec: ChunkCodec, stored: bytes) -> tuple[ChunkCodec, bytes]:
     return (ChunkCodec.ZSTD if codec is ChunkCodec.RAW else ChunkCodec.PAGES_ZSTD), smaller
 
 
-def decoded(chunk: Chunk, stored: bytes) -> bytes:
+def decoded(chunk: Chunk, stored: Piece) -> Piece:
     """Return the bytes of a chunk, which are compared with its digest.
 
     Raises:
@@ -83,7 +87,7 @@ def decoded(chunk: Chunk, stored: bytes) -> bytes:
     return raw
 
 
-def _decompressed(chunk: Chunk, stored: bytes) -> bytes:
+def _decompressed(chunk: Chunk, stored: Piece) -> bytes:
     module = zstd()
     if module is None:
         raise ArtifactRefused(
@@ -100,10 +104,10 @@ def _decompressed(chunk: Chunk, stored: bytes) -> bytes:
     return found
 
 
-def _with_zeros(chunk: Chunk, stored: bytes) -> bytes:
+def _with_zeros(chunk: Chunk, stored: Piece) -> bytes:
     count = -(-chunk.size_bytes // PAGE_BYTES)
     after = -(-count // 8)
-    bits, at, parts = int.from_bytes(stored[:after], "little"), after, list[bytes]()
+    bits, at, parts = int.from_bytes(stored[:after], "little"), after, list[Piece]()
     for number in range(count):
         length = min(PAGE_BYTES, chunk.size_bytes - number * PAGE_BYTES)
         if bits >> number & 1:

@@ -34,6 +34,7 @@ from iriscw._errors import OperationError
 from iriscw._version import __version__
 from iriscw.checkpoint.drivers.digests import Reading, listed, open_folder
 from iriscw.checkpoint.drivers.repository.cutting import Batch, Cut, PageCuts, batches, cut_of, cuts_in, read_batch
+from iriscw.checkpoint.drivers.repository.encoding import Piece
 from iriscw.checkpoint.drivers.repository.groups import all_of, unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects, new_token
 from iriscw.checkpoint.manifest import open_manifest, summary_of
@@ -93,7 +94,7 @@ class Storing:
     attempt: str = attrs.field(factory=new_token, init=False)
     _places: dict[bytes, ChunkPlace] = attrs.field(factory=dict, init=False)
     """Where chunks lie, by their digest: those of relatives, and those of this attempt."""
-    _buffer: list[bytes] = attrs.field(factory=list, init=False)
+    _buffer: list[Piece] = attrs.field(factory=list, init=False)
     _buffered: int = attrs.field(default=0, init=False)
     _packs: int = attrs.field(default=0, init=False)
     _added: int = attrs.field(default=0, init=False)
