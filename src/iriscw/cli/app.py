@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "resume": "iriscw.cli.jobs:resume",
     "checkpoints": "iriscw.cli.freezing:checkpoints",
     "move": "iriscw.cli.moving:move",
+    "verify": "iriscw.cli.moving:verify",
     "tiers": "iriscw.cli.moving:tiers",
     "doctor": "iriscw.cli.doctor:doctor",
     "inspect": "iriscw.cli.inspection:inspect",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from iriscw._errors import IriscwError
     from iriscw.agent.local import Local
     from iriscw.checkpoint.messages import MoveCheckpoint
-    from iriscw.checkpoint.model import ListedArtifact, MovePlan, ShownTier
+    from iriscw.checkpoint.model import ArtifactCopy, ListedArtifact, MovePlan, ShownTier
     from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
     from iriscw.freeze.model import FreezePlan, ThawPlan
 
@@ -106,6 +106,27 @@ class AtHere:
 
         _run(self.given, move, form)
 
+    def verify(self, checkpoint: str, form: str) -> None:
+        """Read and compare every copy of a checkpoint.
+
+        Raises:
+            ArtifactRefused: one is not whole; all of them were told.
+        """
+
+        async def verified() -> None:
+            from iriscw.freeze.model import ArtifactRefused
+
+            async with _opened(self.given) as local:
+                with progress() as shown:
+                    copies = await local.machine.tiers.verify_copies(checkpoint, shown.report)
+            show(copies, form, _COPIES)
+            bad = [copy for copy in copies if copy.trouble]
+            if bad:
+                raise ArtifactRefused(f"{len(bad)} of {len(copies)} copies of {checkpoint} cannot be used")
+
+        with as_interrupts():
+            run_async(verified)
+
     def tiers(self, form: str, grace_s: float | None) -> None:
         """List the tiers of this machine, and the repository; with a grace, free first what that need not have."""
         from iriscw.checkpoint.drivers.fullness import fullness
@@ -121,6 +142,12 @@ class AtHere:
 
         run_async(listed)
 
+
+_COPIES: dict[str, Callable[[ArtifactCopy], object]] = {
+    "TIER": lambda each: each.tier,
+    "SIZE": lambda each: decimal_size(each.size_bytes),
+    "TROUBLE": lambda each: cell(each.trouble),
+}
 
 TIER_COLUMNS: dict[str, Callable[[ShownTier], object]] = {
     "TIER": lambda each: each.tier,

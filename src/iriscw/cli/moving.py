@@ -38,6 +38,15 @@ def move(*, checkpoint_id: str, tier: str, keep: bool, form: str, **given: Any) 
 
 
 @click.command()
+@click.argument("checkpoint_id", metavar="CHECKPOINT")
+@place_options
+@format_option
+def verify(*, checkpoint_id: str, form: str, **given: Any) -> None:
+    """Read every byte of every copy of a checkpoint, and compare. The exit code is 0 only if each copy is whole."""
+    AtHere(given).verify(checkpoint_id, form)
+
+
+@click.command()
 @click.option("--collect", is_flag=True, help="Free what no checkpoint in the repository refers to, and say how much.")
 @click.option(
     "--grace",
