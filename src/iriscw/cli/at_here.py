@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from iriscw.checkpoint.drivers.loading import named_tier
+from iriscw.checkpoint.drivers.loading import named_place, named_tier
 from iriscw.cli.freeze_shown import (
     STEPS,
     Done,
@@ -99,17 +99,18 @@ class AtHere:
             from iriscw.agent.local import new_id
             from iriscw.checkpoint.messages import MoveCheckpoint
 
-            named = attrs.evolve(plan, operation=new_id("mv"))
+            named = attrs.evolve(plan, operation=new_id("mv"), target=named_place(plan.target))
             return await _ended(local, MoveCheckpoint(named), named.artifact, shown, tier=named.target)
 
         _run(self.given, move, form)
 
     def tiers(self, form: str) -> None:
-        """List the tiers of this machine, and the repository."""
+        """List the tiers of this machine, and the repository, and take up what killed commands left."""
         from iriscw.checkpoint.drivers.fullness import fullness
 
         async def listed() -> None:
             local = _local(self.given)
+            await _recover(local)
             show(await fullness(local.machine.tiers), form, TIER_COLUMNS)
 
         run_async(listed)
@@ -162,7 +163,9 @@ def _check_needed(there: Sequence[ListedArtifact], checkpoint: str) -> None:
 
 _COLUMNS: dict[str, Callable[[ListedArtifact], object]] = {
     "CHECKPOINT": lambda each: each.artifact,
-    "TIER": lambda each: ", ".join(copy.tier + (" (unusable)" if copy.trouble else "") for copy in each.copies),
+    "TIER": lambda each: (
+        ", ".join(copy.tier + (" (unusable)" if copy.trouble else "") for copy in each.copies) or each.tier
+    ),
     "SIZE": lambda each: decimal_size(each.size_bytes),
     "PID": lambda each: each.manifest.frozen.tasks[0].identity.pid if each.manifest else "",
     "PROCESSES": lambda each: len(each.manifest.frozen.tasks) if each.manifest else "",
