@@ -9,11 +9,12 @@ The checks (:mod:`iriscw_sims.nodes.checks`) read the machines' truth and the re
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import Any
 
 from iriscw.checkpoint.drivers.built_in import DISK, RAM
-from iriscw.freeze.model import FreezePhase, NvmlGpu, Outcome, ThawPhase
+from iriscw.freeze.model import FreezePhase, NvmlGpu, Outcome
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing.checks import InvariantBroken, settled
@@ -182,7 +183,7 @@ class NodesWorld(Stage):
         if self.chance("agent killed behind a record", node.name):
             self.kill_next = node
 
-    def entered(self, node: Node, operation: str, phase: FreezePhase | ThawPhase) -> None:
+    def entered(self, node: Node, operation: str, phase: enum.Enum) -> None:
         """An operation took a step."""
         self.reached(f"{'freeze' if isinstance(phase, FreezePhase) else 'thaw'}: {phase.value}")
 
