@@ -30,11 +30,9 @@ def move(*, checkpoint_id: str, tier: str, keep: bool, form: str, **given: Any) 
     Interrupted (Ctrl-C, SIGTERM, a closed terminal) it leaves nothing where it was to go; from the moment in which the
     copy can be seen it comes to its end. A command that is killed is undone or finished by the next one.
     """
-    from iriscw.checkpoint.drivers.loading import named_place
     from iriscw.checkpoint.model import MovePlan
 
-    target = named_place(tier) if given["agent"] is None else tier
-    _backend(given).move(MovePlan("", checkpoint_id, target, keep), form)
+    _backend(given).move(MovePlan("", checkpoint_id, tier, keep), form)
 
 
 @click.command()
