@@ -47,7 +47,7 @@ from iriscw.checkpoint.repository.contents import (
     written_contents,
 )
 from iriscw.checkpoint.repository.keys import PACKS, manifest_key, named_pack, pack_key, packs_of
-from iriscw.checkpoint.repository.model import Chunk, ChunkCodec, ChunkPlace, Contents, Head, StoredFile
+from iriscw.checkpoint.repository.model import CheckpointHead, Chunk, ChunkCodec, ChunkPlace, Contents, StoredFile
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, Progress
 from iriscw.freeze.ports import Report
 from iriscw.objects.ports import IfAbsent, IfMatch, ObjectChanged, ObjectExists
@@ -128,7 +128,7 @@ class Storing:
         found = await self.objects.head(self.artifact)
         if found is not None and not found[0].begun_wall_ns:
             return await self.objects.contents(found[0])
-        head = Head(self.artifact, self.attempt, begun_wall_ns=time.time_ns())
+        head = CheckpointHead(self.artifact, self.attempt, begun_wall_ns=time.time_ns())
         try:  # an attempt that has not ended is taken over: whoever made it has died, or begins anew
             return await self.objects.write_head(head, IfAbsent() if found is None else IfMatch(found[1]))
         except (ObjectExists, ObjectChanged) as error:
@@ -283,7 +283,7 @@ class Storing:
     async def _shown(self, contents: Contents, text: bytes, source: Manifest, begun: str) -> bool:
         """Make the checkpoint visible; False: a collection has given this attempt up, or another call took it over."""
         lines = summary_of(self.manifest).decode("ascii")
-        head = Head(
+        head = CheckpointHead(
             checkpoint=self.artifact,
             attempt=contents.attempt,
             digest=hashlib.sha256(text).hexdigest(),
