@@ -5,6 +5,7 @@ A number that this version does not know counts as "not said", as the protocol d
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -230,7 +231,9 @@ def _states(kind: type[S], states: Iterable[Any]) -> list[S]:
     found = []
     for each in states:
         if not isinstance(each, str) or each not in kind.__members__:
-            raise InvalidArgument(f"states: {each!r:.64} is not one of {', '.join(kind.__members__)}")
+            near = difflib.get_close_matches(str(each).upper(), kind.__members__, n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise InvalidArgument(f"states: {each!r:.64} is not one of {', '.join(kind.__members__)}{hint}")
         found.append(kind[each])
     return found
 

@@ -23,7 +23,7 @@ class InspectionDoor(v1.InspectionServiceBase):
 
     def __init__(self, system: Callable[[], ActorSystem | None], *roles: Role) -> None:
         self._system = system
-        self.method_rules: MethodRules = {"ListActors": MethodRule(roles=roles)}
+        self.method_rules: MethodRules = {"ListActors": MethodRule(roles=roles, does="look at actors")}
 
     async def list_actors(self, message: v1.ListActorsRequest) -> v1.ListActorsResponse:
         """List a page of actors."""
