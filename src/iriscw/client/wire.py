@@ -22,6 +22,7 @@ from iriscw.proto.iriscw.v1 import (
     Coscheduling,
     Entrypoint,
     ExistingJobPolicy,
+    GpuStatus,
     JobState as WireJobState,
     JobStatus,
     PoolStatus,
@@ -186,6 +187,21 @@ def actor_status(sent: ActorStatus) -> model.ActorStatus:
         children=sent.children,
         failure=sent.failure,
         failed_ms=sent.failed_ms,
+    )
+
+
+def gpu_status(sent: GpuStatus) -> model.GpuStatus:
+    """Read how a GPU is."""
+    return model.GpuStatus(
+        uuid=sent.uuid,
+        name=sent.name,
+        index=sent.index,
+        utilization_percent=sent.utilization_percent,
+        memory_used_bytes=sent.memory_used_bytes,
+        memory_total_bytes=sent.memory_total_bytes,
+        temperature_c=sent.temperature_c,
+        power_w=None if sent.power_mw is None else sent.power_mw / 1000,
+        problem=sent.problem,
     )
 
 
