@@ -45,6 +45,21 @@ class GpuLook:
     """Looks that came to nothing."""
 
 
+def readings_of(text: str, gpus: Sequence[Gpu]) -> dict[str, GpuReading]:
+    """Read the lines of :data:`QUERY` about these GPUs, by UUID.
+
+    Of an instance of a GPU that is divided only the temperature is known: all else is said of the whole.
+    """
+    read = parse_readings(text, [gpu.whole or gpu.uuid for gpu in gpus])
+    found: dict[str, GpuReading] = {}
+    for gpu in gpus:
+        if gpu.part and gpu.whole in read:
+            found[gpu.uuid] = GpuReading(gpu.uuid, temperature_c=read[gpu.whole].temperature_c)
+        elif gpu.uuid in read:
+            found[gpu.uuid] = read[gpu.uuid]
+    return found
+
+
 def parse_readings(text: str, uuids: Sequence[str]) -> dict[str, GpuReading]:
     """Read the lines of :data:`QUERY` about these GPUs; what is no such line is left out."""
     readings: dict[str, GpuReading] = {}

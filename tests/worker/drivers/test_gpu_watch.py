@@ -5,11 +5,12 @@ import time
 from pathlib import Path
 
 import anyio
+import attrs
 import pytest
 
 from iriscw.worker.drivers import gpu_watch
 from iriscw.worker.drivers.gpu_watch import GpuWatch
-from iriscw.worker.gpu_readings import GpuReading, parse_readings
+from iriscw.worker.gpu_readings import GpuReading, parse_readings, readings_of
 from iriscw.worker.gpus import Gpu
 
 GPUS = (Gpu("NVIDIA H100 80GB HBM3", "GPU-a", 80 << 30, 0), Gpu("NVIDIA H100 80GB HBM3", "GPU-b", 80 << 30, 1))
@@ -54,6 +55,16 @@ def test_what_the_machine_does_not_say_is_none(word):
     """A figure that is no number is left out; the others are there."""
     read = parse_readings(f"GPU-a, {word}, {word}, 81559, 61, {word}", ["GPU-a"])
     assert read == {"GPU-a": GpuReading("GPU-a", None, None, 81559 << 20, 61, None)}
+
+
+def test_of_an_instance_only_the_temperature_is_known():
+    """What else is said is of the whole GPU, which others use as well; one whose GPU is not named is not known."""
+    part = Gpu("NVIDIA H100 MIG 3g.40gb", "MIG-1", 40 << 30, 0, part="3g.40gb", whole="GPU-a")
+    other = attrs.evolve(part, uuid="MIG-2", whole="GPU-z")
+    assert readings_of(SAYS, [part, other, GPUS[1]]) == {
+        "MIG-1": GpuReading("MIG-1", temperature_c=61),
+        "GPU-b": READ["GPU-b"],
+    }
 
 
 async def test_one_look_is_one_question(smi):

@@ -17,7 +17,7 @@ from typing import Final
 
 import anyio
 
-from iriscw.worker.gpu_readings import QUERY, GpuLook, GpuReading, parse_readings
+from iriscw.worker.gpu_readings import QUERY, GpuLook, GpuReading, readings_of
 from iriscw.worker.gpus import Gpu
 
 log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class GpuWatch:
             return f"{self._command[0]} did not answer within {self._answer_s:g} s, and was killed"
         if process.returncode:
             return f"{self._command[0]} ended with {process.returncode}"
-        self._readings = parse_readings(b"".join(said).decode(errors="replace"), [gpu.uuid for gpu in self._gpus])
+        self._readings = readings_of(b"".join(said).decode(errors="replace"), self._gpus)
         self._read_at_s = time.monotonic()
         return "" if self._readings else f"{self._command[0]} says nothing of these GPUs"
 
