@@ -397,6 +397,25 @@ def test_a_group_is_told_which_idle_slices_do_not_do_for_a_gang(fleet, ctx, big)
     assert it.workers == {}
 
 
+def test_a_group_is_told_which_idle_slices_nothing_that_waits_could_use(fleet, ctx, big):
+    """And is told anew once other ones are idle; of slices that all run the same nobody asks which they are."""
+    it = fleet
+    (group,) = (each for each in it.config.groups if each.name == "gpu")
+    asked = (Constraint("python", Op.EQ, ("3.12",)), Constraint("group", Op.EQ, ("gpu",)))
+    idle = attrs.evolve(row(), idle_since=1)
+    old = Attributes({"python": "3.11", "group": "gpu"})
+    send(it, ctx, SliceRowChanged("iris-gpu-a", idle, (old,)))
+    full = attrs.evolve(report(it, "gpu", Availability.AT_MAX, room=0), idle=1)
+    send(it, ctx, attrs.evolve(full, row=attrs.evolve(full.row, slices=group.max_slices)))
+    send(it, ctx, DemandChanged((DemandEntry("task", big, asked, 1, 1, 0),)))
+    assert told(send(it, ctx, Evaluate()), "gpu") == [SlicesWanted(0, renew=1, useless=("iris-gpu-a",))]
+    assert looks(send(it, ctx, SliceRowChanged("iris-gpu-a", row(), (old,)))) == [Evaluate()]
+    assert told(send(it, ctx, Evaluate()), "gpu") == [SlicesWanted(0)]
+    send(it, ctx, SliceRowChanged("iris-gpu-a", idle, (old,)))
+    send(it, ctx, DemandChanged((DemandEntry("task", big, asked[1:], 1, 1, 0),)))
+    assert told(send(it, ctx, Evaluate()), "gpu") == []
+
+
 @pytest.mark.parametrize("availability", Availability)
 def test_what_is_there_is_kept_for_a_gang_unless_people_have_to_act(fleet, ctx, big, availability):
     """A closed group would bring the rest once it opens; one whose specification is invalid does not open by itself."""

@@ -9,7 +9,8 @@ from hypothesis import given, strategies as st
 from iriscw.cloud.model import Attributes, Capacity, Constraint, Mode, Op
 from iriscw.fleet.messages import DemandEntry
 from iriscw.fleet.model import FREEZABLE, Availability, GroupConfig
-from iriscw.fleet.routing import Bay, GroupOffer, IdleSlice, misfit, route, spreads
+from iriscw.fleet.routing import Bay, GroupOffer, misfit, route, spreads
+from iriscw.fleet.useless import IdleSlice
 from iriscw.runtime.vocabulary import SECOND
 
 WORKER = Capacity(8000, 64, 100, 8, "H100")
@@ -30,13 +31,23 @@ def offer(
     later=None,
     availability=Availability.AVAILABLE,
     known=(),
+    going=0,
     **config,
 ):
     usual = {"per_worker": WORKER, "attributes": Attributes({"region": "lga1"}), "max_slices": 100}
     made = GroupConfig(name, **{**usual, **config})
     later = room if later is None else later
     return GroupOffer(
-        made, availability, "because", absorbing, room, waiting, idle=idle, later=later, known=tuple(known)
+        made,
+        availability,
+        "because",
+        absorbing,
+        room,
+        waiting,
+        idle=idle,
+        later=later,
+        known=tuple(known),
+        going=going,
     )
 
 
@@ -197,7 +208,9 @@ def test_idle_slices_that_do_not_do_for_a_gang_are_not_kept(asked):
     mixed = [old[0], idle_slice("s2", NEW), idle_slice("s3", OLD, NEW)]
     routing = route([gang], [offer(idle=3, known=mixed, room=3, absorbing=0)])
     assert (routing.wanted, routing.unfit) == ({"g": 4}, {"g": ("s1", "s3")})
-    assert route([gang], [offer(idle=2, known=old, room=3)]).wanted == {"g": 0}
+    assert route([gang], [offer(idle=2, known=old, room=1)]).wanted == {"g": 0}
+    replaced = route([gang], [offer(idle=2, known=old, room=3)])
+    assert (replaced.wanted, replaced.renew) == ({"g": 3}, {"g": 1}), "with the room of one of them all of it fits"
     liked = attrs.evolve(gang, constraints=(attrs.evolve(asked, mode=Mode.PREFERRED),))
     assert route([liked], [offer(idle=2, known=old)]).unfit == {"g": ()}
 
