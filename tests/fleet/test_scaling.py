@@ -147,6 +147,8 @@ def test_availability_says_what_keeps_a_group_from_growing(walk):
     for _ in range(MIN_SAMPLES):
         it.it.sight.experience.ended(it.ctx.now, lived=0, failed=True)
     assert now(it) is Availability.CHURNING
+    it.send(Evaluate())
+    assert it.reported.availability is Availability.CHURNING
 
 
 def test_a_look_costs_one_pass_over_the_slices(opened, ctx):
