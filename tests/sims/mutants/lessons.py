@@ -121,7 +121,7 @@ LESSONS = (
                 "    seen = attrs.evolve(seen, uid=ledger.tasks[index].attempt.uid)"
             ),
         ),
-        catcher="tests/jobs/test_lessons.py::test_a_stale_end_changes_nothing",
+        catcher="tests/jobs/test_job.py::test_a_stale_end_changes_nothing",
     ),
     _bug(
         "a-cancelled-timer-is-delivered",
