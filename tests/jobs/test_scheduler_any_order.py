@@ -146,6 +146,7 @@ def demand_is_what_waits(walk):
     assert walk.clocks["demand"].delay == DEMAND_REPEAT
     walk.ring("demand")
     assert walk.demand == told
+    assert walk.clocks["demand"].delay == DEMAND_REPEAT
 
 
 def test_a_wish_between_two_parts_of_a_report():
