@@ -30,7 +30,7 @@ from iriscw.checkpoint.repository.keys import (
     named_pack,
     pack_key,
 )
-from iriscw.checkpoint.repository.marking import StoredObjects, Plan, planned
+from iriscw.checkpoint.repository.marking import Plan, StoredObjects, planned
 from iriscw.objects.ports import IfMatch, ObjectChanged, ObjectNotFound
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,6 @@ cannot be read: that is an error that names the extra.
 from __future__ import annotations
 
 import hashlib
-import importlib
 from typing import Any, Final, TypeAlias
 
 from iriscw.checkpoint.model import ChunkDamaged
@@ -29,9 +28,10 @@ _ZERO_PAGE: Final = bytes(PAGE_BYTES)
 def zstd() -> Any | None:
     """Return the library, if it is installed."""
     try:
-        return importlib.import_module("zstandard")
+        import zstandard
     except ImportError:
         return None
+    return zstandard
 
 
 Piece: TypeAlias = "bytes | memoryview"
