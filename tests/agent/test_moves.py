@@ -174,6 +174,17 @@ async def test_errors_of_a_move(tmp_path, places):
     assert [type(failure_of(end)) for end in (unknown, used, undone)] == [ArtifactUnknown, ArtifactInUse, MoveUndone]
 
 
+async def test_what_is_lost_lets_every_copy_go(tmp_path, places):
+    """A pin of an operation of which nothing is left goes, whichever copy it keeps."""
+    local = local_of(tmp_path, places)
+    await local.run(MoveCheckpoint(MovePlan("mv-1", "ck-1", "disk", keep=True)))
+    places.tiers().folders["disk"].pin("ck-1", "th-1")
+    assert await local.release("ck-1") == ("th-1",)
+    await local.machine.tiers.remove("ck-1")
+    with pytest.raises(ArtifactUnknown):
+        await local.release("ck-1")
+
+
 async def test_what_only_the_repository_has_is_fetched(tmp_path, places):
     """Into the tier that is named, or the first with room; what a tier has is fetched no more."""
     local = local_of(tmp_path, places)
