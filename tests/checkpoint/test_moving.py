@@ -317,6 +317,21 @@ def test_a_damaged_copy_keeps_the_good_one(tmp_path):
     assert (other.tiers().folders["disk"].listing(), other.debris()) == ([], [])
 
 
+def test_a_copy_that_cannot_be_used_is_passed_over(tmp_path):
+    """The next one is taken; where a certain one is meant, no other is, and nothing stays in use."""
+    places = Places(tmp_path)
+    run(begun(places, "ram", "disk", keep=True))
+    manifest = tmp_path / "ram" / "artifacts" / "ck-1" / "manifest.jsonl"
+    text = manifest.read_bytes()
+    manifest.write_bytes(text[:-9])
+    for source, end in (("ram", Outcome.STAYED), ("shelf", Outcome.STAYED), ("", Outcome.MOVED)):
+        move = run(Moving(places, MovePlan("mv-2", "ck-1", "repository", source=source)))
+        assert outcome(move) is end
+        assert places.debris() == []
+    assert "ck-1" in places.repository.kept
+    assert not places.tiers().folders["disk"].has("ck-1")
+
+
 @pytest.mark.parametrize("target", ["disk", "repository"])
 def test_what_is_nowhere(tmp_path, target):
     """It says so by name, and nothing is made."""
