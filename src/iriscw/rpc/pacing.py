@@ -85,7 +85,10 @@ class FewAtATime(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Report sockets that are ready; those of an earlier look first, without waiting."""
         if not self._left:
-            self._left.extend(super().select(timeout))
+            found = super().select(timeout)
+            if len(found) <= EVENTS_PER_TURN:
+                return found
+            self._left.extend(found)
         ready: list[tuple[selectors.SelectorKey, int]] = []
         registered = self.get_map()
         while self._left and len(ready) < EVENTS_PER_TURN:
