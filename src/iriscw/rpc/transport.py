@@ -43,6 +43,7 @@ from iriscw.rpc.context import AtOnce
 from iriscw.rpc.encoding import decode, encode
 from iriscw.rpc.errors import NO_KEEPALIVE, MalformedMessage, MessageTooLarge, TooManyUnfinishedBytes
 from iriscw.rpc.limits import RpcLimits
+from iriscw.rpc.pacing import Turnstile
 from iriscw.rpc.rules import Bounds
 from iriscw.rpc.unfinished import Share
 
@@ -341,6 +342,9 @@ class BoundedConnection(Connection):
     proving: bool = False
     """Whether somebody else is being asked whose a token of this connection is."""
 
+    asking: Turnstile | None = None
+    """Of the server: how many peers are asked in a turn whether they live; a client asks one."""
+
     heard_at: float = 0.0
     """When the last bytes of the peer came, on the loop's clock."""
     _asked_at: float = 0.0
@@ -399,6 +403,15 @@ class BoundedConnection(Connection):
             self._transport.abort()
 
     def _ping(self) -> None:
+        """Ask in a turn that has room for it: when a loop stood still, thousands are due at once."""
+        if self.asking is None:
+            self._ask()
+        else:
+            self.asking.enter(self._ask)
+
+    def _ask(self) -> None:
+        if self.is_closing():
+            return  # while it waited
         asked = self._close_by_ping_handler
         loop = asyncio.get_running_loop()
         quiet_until_s = self.heard_at + self.limits.keepalive_interval_s
