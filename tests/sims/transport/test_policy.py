@@ -137,7 +137,7 @@ def test_who_is_due_at_once_is_asked_in_turns() -> None:
                 connection._ping()
             gone.close()
             asked = []
-            while stage.server._asking.statistics().waiting:  # noqa: ASYNC110 - turns are what is counted
+            while stage.server._asking.statistics().waiting:
                 asked.append(sum(connection.last_ping_sent is not None for connection in stays))
                 await asyncio.sleep(0)
             assert asked[0] == ASKED_PER_TURN

@@ -151,8 +151,9 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
             raise InvalidArgument(str(error)) from error
 
     def _check_python(self, wanted: str) -> None:
-        there = {each.info.attributes.get(PYTHON): None for each in self._switchboard.by_worker().values()}
-        if self._pythons and wanted not in self._pythons and wanted not in there:
+        if not self._pythons or wanted in self._pythons:
+            return
+        if all(each.info.attributes.get(PYTHON) != wanted for each in self._switchboard):
             raise PythonNotSupported(
                 f"the callable comes from Python {wanted}, and workers of this cluster run {', '.join(self._pythons)}:"
                 " submit it from that Python, or run a program of yours as a Command"
