@@ -187,8 +187,9 @@ def job_row(row: JobRow, version: int, pending_reason: str = "") -> v1.JobStatus
 
 def waits(row: JobRow) -> bool:
     """Whether a job of a listing has tasks that wait, and does not say itself why it is not further."""
-    waiting = any(state is TaskState.PENDING for state, _ in row.tally.counts)
-    return waiting and not row.reason and row.state not in JOB_TERMINAL
+    if row.reason or row.state in JOB_TERMINAL:
+        return False
+    return any(state is TaskState.PENDING for state, _ in row.tally.counts)
 
 
 def task_status(job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus:
