@@ -145,6 +145,14 @@ def test_overlong_frame() -> None:
         next(frames)
 
 
+def test_frames_are_not_printed() -> None:
+    """h2 prints each frame that it reads; the bytes of its body are not made into text for that."""
+    frames = StrictFrames()
+    frames.max_frame_size = 1 << 14
+    frames.add_data(b"\x00\x00\x02\x00\x00\x00\x00\x00\x01hi")
+    assert b"hi".hex() not in repr(next(frames))
+
+
 def test_only_a_message_that_is_whole_and_alone_is_answered_at_once() -> None:
     """Whatever waits before it, on either way, has the message wait as well; nothing is asked of the answerer then."""
     asked: list[bytes] = []

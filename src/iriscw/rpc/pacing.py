@@ -16,8 +16,10 @@ from collections.abc import Callable
 
 import attrs
 
-EVENTS_PER_TURN = 64
-"""Sockets that a turn serves, at up to 0.1 ms each (nginx takes 512 events, at a hundredth of that)."""
+EVENTS_PER_TURN = 32
+"""Sockets that a turn serves (nginx takes 512 events, at a hundredth of the cost). Each is read in one turn, and what
+was read is taken, decided and answered in the turns after it, so a turn has several such portions at up to 0.2 ms for a
+socket. Half as many make a turn half as long, and cost one look at the sockets more for 32 of them."""
 
 
 @attrs.frozen

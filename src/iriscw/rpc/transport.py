@@ -486,7 +486,14 @@ class StrictFrames(FrameBuffer):
     def __next__(self) -> Any:
         if len(self._data) >= 3:  # the length comes first
             self._validate_frame_length(int.from_bytes(self._data[:3], "big"))
-        return super().__next__()
+        frame = super().__next__()
+        # h2 prints each frame, with all its bytes in hexadecimal, for a log that it has not.
+        cast("Any", frame)._body_repr = _nothing
+        return frame
+
+
+def _nothing() -> str:
+    return ""
 
 
 class BoundedProtocol(H2Protocol):

@@ -17,9 +17,10 @@ import attrs
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from iriscw.controller.events import Subscription
-from iriscw.fleet.model import WorkerInfo
+from iriscw.fleet.model import WorkerInfo, worker_path
 from iriscw.jobs.model import Ending, UpItem
 from iriscw.proto.iriscw import v1
+from iriscw.runtime.vocabulary import ROOT, ActorPath
 
 Item = TypeVar("Item")
 
@@ -52,6 +53,8 @@ class WorkerConnection:
     observed: MemoryObjectReceiveStream[UpItem]
     outgoing_in: MemoryObjectSendStream[v1.ControllerMessage]
     outgoing: MemoryObjectReceiveStream[v1.ControllerMessage]
+    place: ActorPath
+    """The actor of the fleet that answers for the worker."""
     specifications: dict[str, bytes] = attrs.field(factory=dict)
     """By job, the hash under which the worker was sent its specification on this stream."""
     pending_ends: dict[str, PendingEnd] = attrs.field(factory=dict)
@@ -90,7 +93,8 @@ class WorkerConnection:
         """Return a connection with empty queues."""
         observed_in, observed = anyio.create_memory_object_stream[UpItem](MAX_OBSERVED)
         outgoing_in, outgoing = anyio.create_memory_object_stream[v1.ControllerMessage](MAX_OUTGOING)
-        return cls(hello, info, observed_in, observed, outgoing_in, outgoing)
+        place = worker_path(ROOT / "fleet", info.group, info.worker_id)
+        return cls(hello, info, observed_in, observed, outgoing_in, outgoing, place)
 
     @property
     def key(self) -> tuple[str, str]:
