@@ -12,20 +12,21 @@ reads one JSON object a line from standard input, does what it says, and answers
 ``report``                          each attempt that was not yet is said to run          ``reports``
 ``list`` ``pages``                  the client reads the first page of 1,000 so often     ``rows``, ``longest_s``
 ``beat`` ``seconds`` ``rate``       so many heartbeats a second of all workers together   ``sent``
-``echo`` ``port``, the same         the same bytes to who echoes them                     ``sent``
-``acknowledge`` ``port``, the same  the same messages to grpclib's own server             ``sent``
+``dial_echo`` ``port``              as many connections to who echoes bytes
+``dial_grpclib`` ``port``           as many streams of grpclib's own server
+``beat_others``, as ``beat``        the same bytes, or messages, to whom was dialled last ``sent``
 ==================================  ====================================================  =============================
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
 from typing import Any, cast
 
 import anyio
@@ -162,6 +163,7 @@ class Outsiders:
         self._tasks = tasks
         self._workers: list[OrderKeeper] = []
         self._client: RpcChannel
+        self._others: Sequence[_Echoed | _Acknowledged] = ()
         self.in_sync = self.orders = self.messages = self.acknowledged = 0
         self.moved = anyio.Event()
         self.dialling = anyio.Semaphore(DIALLING)
@@ -247,31 +249,30 @@ class Outsiders:
         self.acknowledged += 1
         self.moved.set()
 
-    async def echo(self, port: int, seconds: float, rate: float) -> dict[str, Any]:
-        """Send as many bytes as a heartbeat has, over as many connections as there are workers."""
-        connections = [
-            await asyncio.get_running_loop().create_connection(lambda: _Echoed(self.heard), HOST, port)
-            for _ in self._workers[:ECHOES]
-        ]
-        answer = await self._evenly([protocol.beat for _, protocol in connections], seconds, rate)
-        for transport, _ in connections:
-            transport.close()
-        return answer
+    async def dial_echo(self, port: int) -> dict[str, Any]:
+        """Have as many connections to who echoes bytes as there are workers."""
+        loop = asyncio.get_running_loop()
+        made = [await loop.create_connection(lambda: _Echoed(self.heard), HOST, port) for _ in self._workers[:ECHOES]]
+        return await self._warm([protocol for _, protocol in made])
 
-    async def acknowledge(self, port: int, seconds: float, rate: float) -> dict[str, Any]:
-        """Send heartbeats to grpclib's server, over as many connections as there are workers."""
-        async with AsyncExitStack() as stack:
-            tasks = await stack.enter_async_context(anyio.create_task_group())
-            callers = []
-            for _ in self._workers[:ECHOES]:
-                channel = await stack.enter_async_context(RpcChannel(f"http://{HOST}:{port}"))
-                call = channel.bidi(ROUTE, v1.WorkerMessage, v1.ControllerMessage, timeout_s=STREAM_TIMEOUT_S)
-                caller = _Acknowledged(self.heard, await stack.enter_async_context(call))
-                tasks.start_soon(caller.listen)
-                callers.append(caller)
-            answer = await self._evenly([caller.beat for caller in callers], seconds, rate)
-            tasks.cancel_scope.cancel()
-        return answer
+    async def dial_grpclib(self, port: int) -> dict[str, Any]:
+        """Have as many streams of grpclib's server as there are workers."""
+        callers = [_Acknowledged(self.heard, RpcChannel(f"http://{HOST}:{port}")) for _ in self._workers[:ECHOES]]
+        for caller in callers:
+            await self._tasks.start(caller.stay)
+        return await self._warm(callers)
+
+    async def _warm(self, others: Sequence[_Echoed | _Acknowledged]) -> dict[str, Any]:
+        """Let each beat once, so that what a first message costs is over."""
+        self._others, before = others, self.acknowledged
+        for each in others:
+            await each.beat()
+        await self._until(before + len(others), "acknowledged")
+        return {}
+
+    async def beat_others(self, seconds: float, rate: float) -> dict[str, Any]:
+        """Do as the workers do, with whom was dialled last."""
+        return await self._evenly([each.beat for each in self._others], seconds, rate)
 
 
 class _Echoed(asyncio.Protocol):
@@ -296,14 +297,21 @@ class _Acknowledged:
     """One stream of grpclib's server."""
 
     heard: Callable[[], None]
-    call: BidiCall[v1.WorkerMessage, v1.ControllerMessage]
+    channel: RpcChannel
+    call: BidiCall[v1.WorkerMessage, v1.ControllerMessage] | None = None
     sequence: int = 0
 
-    async def listen(self) -> None:
-        async for _ in self.call:
-            self.heard()
+    async def stay(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        with contextlib.suppress(OperationError):  # the server ends first
+            async with self.channel.bidi(
+                ROUTE, v1.WorkerMessage, v1.ControllerMessage, timeout_s=STREAM_TIMEOUT_S
+            ) as self.call:
+                task_status.started()
+                async for _ in self.call:
+                    self.heard()
 
     async def beat(self) -> None:
+        assert self.call is not None
         self.sequence += 1
         await self.call.send(v1.WorkerMessage(heartbeat=v1.Heartbeat(sequence=self.sequence)))
 

@@ -179,20 +179,20 @@ async def _whole(workers: int, tasks: int, jobs: int, beat_s: float, watch: Turn
 async def _beats(outside: _Outside, watch: TurnWatch, beat_s: float) -> Figures:
     """Measure heartbeats, and what the same bytes cost others on this loop."""
 
-    async def measured(**what: Any) -> tuple[Figures, Measured]:
+    async def measured(do: str) -> tuple[Figures, Measured]:
         with Measured(watch) as part:
             began = time.perf_counter()
-            answer = await outside.ask(**what, seconds=beat_s, rate=BEATS_PER_S)
+            answer = await outside.ask(do=do, seconds=beat_s, rate=BEATS_PER_S)
             wall_s = time.perf_counter() - began
         share = part.loop_cpu_s / answer["sent"] * BEATS_PER_S
         return {"beats_per_s": answer["sent"] / wall_s, "core_share": share}, part
 
-    found, beats = await measured(do="beat")
-    async with echoing() as port:
-        echo, _ = await measured(do="echo", port=port)
-    async with acknowledging() as port:
-        grpclib, _ = await measured(do="acknowledge", port=port)
-    others = {"asyncio_core_share": echo["core_share"], "grpclib_core_share": grpclib["core_share"]}
+    found, beats = await measured("beat")
+    others = {}
+    for name, serving in (("echo", echoing), ("grpclib", acknowledging)):
+        async with serving() as port:
+            await outside.ask(do=f"dial_{name}", port=port)
+            others[f"{name}_core_share"] = (await measured("beat_others"))[0]["core_share"]
     return {**found, **others, **beats.figures()}
 
 
