@@ -26,7 +26,7 @@ def _collect_only_what_comes() -> None:
     """Have collections of garbage look at what is made from here on.
 
     Modules, the configuration and what was read from the journal stay for as long as the process does: 75,000 objects
-    before the first worker dials, at which each full collection looked for 20 to 45 ms, with nobody served meanwhile.
+    before the first worker dials, at which each full collection looked for some 45 ms, with nobody served meanwhile.
     Only for a process of one's own: whoever embeds a controller has a collector that is tuned for the host.
     """
     gc.collect()
