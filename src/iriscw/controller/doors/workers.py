@@ -95,8 +95,8 @@ SEEN_INTERVAL_S = 0.5
 
 
 ORDERS_PER_TURN = 32
-"""Attempts that workers are ordered to run in a turn of the loop, at 0.15 to 0.4 ms each; an order without any counts as
-one. A round of the scheduler places on a hundred workers at once, and one write to the disk lets them all go on."""
+"""Attempts that workers are ordered to run in a turn of the loop, at 0.15 to 0.4 ms each; an order without any counts
+as one. A round of the scheduler places on a hundred workers at once, and one write to the disk lets them all go on."""
 
 
 @attrs.frozen
