@@ -189,9 +189,9 @@ async def _beats(outside: _Outside, watch: TurnWatch, beat_s: float) -> Figures:
 
     found, beats = await measured("beat")
     others = {}
-    for name, serving in (("echo", echoing), ("grpclib", acknowledging)):
+    for name, dial, serving in (("echo", "dial_echo", echoing), ("grpclib", "dial_grpclib", acknowledging)):
         async with serving() as port:
-            await outside.ask(do=f"dial_{name}", port=port)
+            await outside.ask(do=dial, port=port)
             others[f"{name}_core_share"] = (await measured("beat_others"))[0]["core_share"]
     return {**found, **others, **beats.figures()}
 
