@@ -31,6 +31,7 @@ from iriscw.jobs.registry import (
     SWEEP_BATCH,
     JobRegistry,
     JobRegistryDecisions,
+    RegisteredJob,
     RegistryLimits,
     compact,
     evolve,
@@ -197,6 +198,21 @@ def listed(bench):
     """Return the rows of a listing."""
     (reply,) = bench.decide(ListJobs(), asked=True)
     return {row.job_id: row for row in reply.value.rows}
+
+
+def test_a_row_is_kept_until_anything_of_its_job_changes():
+    """A job that is listed again is listed with the same row; whatever of it is set makes that a new one."""
+    bench = Bench()
+    job_id = bench.submit("a")
+    first = listed(bench)[job_id]
+    assert listed(bench)[job_id] is first
+    entry = bench.state.entries[job_id]
+    for field in attrs.fields(RegisteredJob):
+        if field.name != "row":
+            before = listed(bench)[job_id]
+            setattr(entry, field.name, getattr(entry, field.name))
+            after = listed(bench)[job_id]
+            assert (after == before, after is before) == (True, False), field.name
 
 
 def test_an_untouched_job_waits_with_all_its_tasks():
