@@ -11,11 +11,9 @@ import importlib
 from typing import Any, Final
 
 from iriscw.checkpoint.model import ChunkDamaged
+from iriscw.checkpoint.repository.contents import PAGE_BYTES
 from iriscw.checkpoint.repository.model import Chunk, ChunkCodec
 from iriscw.freeze.model import ArtifactRefused
-
-PAGE_BYTES: Final = 4096
-"""In the format, whatever the machine's pages are."""
 
 LEVEL: Final = 1
 """Faster than a disk; the higher levels gain a few per cent of memory."""

@@ -1,0 +1,175 @@
+"""A repository that somebody else may write into: what lies in it takes no memory and no room that nobody gave it."""
+
+import hashlib
+
+import anyio
+import attrs
+import pytest
+from repository_stage import PAGE, images, noise, repository, sealed, unseen
+
+from iriscw.checkpoint.manifest import MAX_MANIFEST_BYTES
+from iriscw.checkpoint.repository.contents import (
+    MAX_CHUNK_BYTES,
+    MAX_SMALL_BYTES,
+    read_contents,
+    written_contents,
+    written_head,
+    written_heads,
+)
+from iriscw.checkpoint.repository.keys import head_key, manifest_key
+from iriscw.checkpoint.repository.model import Chunk, ChunkCodec, ChunkPlace, Head, StoredFile
+from iriscw.freeze.model import ArtifactRefused
+from iriscw.objects.ports import ObjectExists, ObjectInfo, StoreUnreachable
+from raised import that
+
+BASE = 0x7F0000000000
+ZEROS = Chunk(bytes(32), MAX_CHUNK_BYTES, ChunkPlace("", 0, 0, ChunkCodec.ZEROS))
+
+
+async def kept(folder, artifact="a"):
+    """Return a repository that has one checkpoint, and the folder of its images."""
+    there, place = repository(), images(folder / "images", {BASE: noise(1, 64)})
+    await there.store(artifact, place, sealed(place, artifact), unseen)
+    return there, place
+
+
+async def forged(there, files_of, **head):
+    """Put other files into the manifest of the checkpoint ``a``, with digests that are right."""
+    shown, _ = await there.objects.shown("a")
+    contents = await there.objects.contents(shown)
+    text = written_contents(attrs.evolve(contents, files=files_of(contents.files)))
+    await there.bucket.put(manifest_key("a", contents.attempt), text)
+    changed = attrs.evolve(shown, digest=hashlib.sha256(text).hexdigest(), **head)
+    await there.bucket.put(head_key("a"), written_head(changed))
+
+
+async def test_a_manifest_of_a_tier_that_is_larger_than_one(tmp_path):
+    """It is not made in memory: a few bytes may say that it has gigabytes of zeros."""
+    there, _ = await kept(tmp_path)
+    bomb = StoredFile("manifest.jsonl", (ZEROS,) * (MAX_MANIFEST_BYTES // MAX_CHUNK_BYTES + 1))
+    await forged(there, lambda files: (*(f for f in files if f.name != bomb.name), bomb), source="")
+    for read in (there.manifest("a"), there.verify("a", unseen), there.fetch("a", tmp_path, unseen)):
+        with pytest.raises(ArtifactRefused, check=that(names="manifest.jsonl", comes_from="contents._check_files")):
+            await read
+    (listed,) = await there.listing()
+    assert "manifest.jsonl" in listed.trouble
+
+
+@pytest.mark.parametrize("codec", [ChunkCodec.ZSTD, ChunkCodec.PAGES, ChunkCodec.PAGES_ZSTD])
+async def test_a_chunk_that_takes_more_than_it_is(tmp_path, codec):
+    """What is stored of it is read into memory: it is bounded by what it becomes."""
+    there, _ = await kept(tmp_path)
+    shown, _ = await there.objects.shown("a")
+    contents = await there.objects.contents(shown)
+    pack, more = contents.packs[0], 2 if codec is ChunkCodec.PAGES else 1
+
+    def text(stored):
+        chunk = Chunk(bytes(32), 9 * PAGE, ChunkPlace(pack, 0, stored, codec))
+        return written_contents(attrs.evolve(contents, files=(*contents.files, StoredFile("more.img", (chunk,)))))
+
+    most = 9 * PAGE + (0 if codec is ChunkCodec.ZSTD else 2)
+    read_contents(text(most), "a", shown.attempt)
+    with pytest.raises(ArtifactRefused, check=that(names=most + more)):
+        read_contents(text(most + more), "a", shown.attempt)
+
+
+@pytest.mark.parametrize("kind", ["more", "longer", "fewer"])
+async def test_files_that_were_not_sealed(tmp_path, kind):
+    """Nothing of them is written: room was taken for what the tier's manifest says."""
+    there, _ = await kept(tmp_path)
+
+    def changed(files):
+        extra = StoredFile("more.img", (ZEROS,) * 100)
+        longer = [StoredFile(f.name, (*f.chunks, ZEROS)) if f.name == "pages-1.img" else f for f in files]
+        fewer = [f for f in files if f.name != "pages-1.img"]
+        return {"more": (*files, extra), "longer": tuple(longer), "fewer": tuple(fewer)}[kind]
+
+    await forged(there, changed)
+    into = tmp_path / "back"
+    into.mkdir()
+    with pytest.raises(ArtifactRefused, check=that(comes_from="repository.ObjectRepository.fetch")):
+        await there.fetch("a", into, unseen)
+    assert [*into.iterdir()] == []
+
+
+async def test_what_a_newer_version_stored_is_not_removed(tmp_path):
+    """Its head cannot be read, and is no damaged one."""
+    there, _ = await kept(tmp_path)
+    await there.bucket.put("format", b'["repository.format",1,{"format":2}]\n')
+    await there.bucket.put("heads/a", b'["repository.head",2,{"new":1}]\n')
+    before = there.bucket.contents()
+    with pytest.raises(ArtifactRefused, check=that(names="2")):
+        await there.remove("a")
+    assert there.bucket.contents() == before
+
+
+@pytest.mark.parametrize(
+    "recent", [b"x" * (MAX_SMALL_BYTES + 1), written_heads([Head("../../heads/a", "ab" * 12, "0" * 64)])]
+)
+async def test_a_list_of_recent_heads_that_is_none(tmp_path, recent):
+    """Nothing but sharing rests on it: it is written anew."""
+    there, place = await kept(tmp_path)
+    await there.bucket.put("recent", recent)
+    await there.store("b", place, sealed(place, "b"), unseen)
+    assert [head.checkpoint for head in (await there.objects.recent())[0]] == ["b"]
+
+
+async def test_what_is_stored_is_stored_whatever_comes_after(tmp_path, monkeypatch):
+    """That the list of recent heads cannot be written changes no outcome (C15)."""
+    there, place = repository(), images(tmp_path / "images", {BASE: noise(1, 1)})
+    put = there.bucket.put
+
+    async def torn(key, data, *, condition=None):
+        if key == "recent":
+            raise StoreUnreachable("no answer")
+        return await put(key, data, condition=condition)
+
+    monkeypatch.setattr(there.bucket, "put", torn)
+    assert (await there.store("a", place, sealed(place, "a"), unseen)).artifact == "a"
+    assert await there.has("a")
+
+
+@pytest.mark.parametrize("kind", ["packs/", "manifests/"])
+async def test_an_answer_that_was_lost(tmp_path, monkeypatch, kind):
+    """A driver tries again, and finds what it has written: no other call has that name."""
+    there, place = repository(), images(tmp_path / "images", {BASE: noise(1, 1)})
+    put = there.bucket.put
+
+    async def twice(key, data, *, condition=None):
+        done = await put(key, data, condition=condition)
+        if key.startswith(kind):
+            raise ObjectExists(key)
+        return done
+
+    monkeypatch.setattr(there.bucket, "put", twice)
+    await there.store("a", place, sealed(place, "a"), unseen)
+    await there.verify("a", unseen)
+
+
+@pytest.mark.parametrize("key", ["heads/", "packs/", "manifests/", "tombs/", "damaged/", "damaged/what"])
+async def test_objects_that_are_none_of_ours(tmp_path, key):
+    """Such as those that consoles make of folders: they stay, and disturb nobody."""
+    there, place = await kept(tmp_path)
+    await there.bucket.put("placeholder", b"")
+    there.bucket._objects[key] = attrs.evolve(there.bucket._objects.pop("placeholder"), info=ObjectInfo(key, 0, "v0"))
+    await there.store("b", place, sealed(place, "b"), unseen)
+    assert [each.artifact for each in await there.listing()] == ["a", "b"]
+    await there.remove("a")
+    for _ in range(3):
+        await there.collect(grace_s=0)
+    assert key in there.bucket.contents()
+    await there.verify("b", unseen)
+
+
+async def test_a_cancellation_is_one(tmp_path):
+    """Whoever sets a bound gets what it promises, and no error of the threads that it stops."""
+    place = images(tmp_path / "images", {BASE: noise(1, 4096)})
+    text, there = sealed(place, "a"), repository()
+
+    def seen(progress):
+        scope.cancel()
+
+    with anyio.CancelScope() as scope:
+        await there.store("a", place, text, seen)
+    assert scope.cancelled_caught
+    assert await there.listing() == []
