@@ -182,6 +182,32 @@ def test_a_copy_in_memory_that_a_reboot_took(tmp_path):
     assert places.debris() == []
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_the_last_copy_stays_when_it_cannot_be_read(tmp_path, silent):
+    """It was removed from the repository, the process died, and the disk does not give its manifest (C10)."""
+    places = Places(tmp_path)
+    move = begun(places, "repository", "disk")
+
+    async def die(effect):
+        if isinstance(effect, DropSource):
+            raise Cut
+
+    move.before = die
+    with pytest.raises(Cut):
+        run(move)
+    anyio.run(places.repository.remove, "ck-1")
+    if silent:
+        places.repository.failing = {"manifest": StoreUnreachable("no answer")}
+    manifest = tmp_path / "disk" / "artifacts" / "ck-1" / "manifest.jsonl"
+    text = manifest.read_bytes()
+    manifest.write_bytes(text[:-9])
+    move.before = None
+    run(move)
+    assert outcome(move) is Outcome.STAYED
+    manifest.write_bytes(text)
+    assert (places.whole(), places.debris()) == (["disk"], [])
+
+
 # Whoever uses or removes it
 
 
