@@ -323,6 +323,17 @@ def test_what_is_there_is_not_copied(tmp_path):
     assert places.debris() == []
 
 
+def test_what_the_repository_alone_has_is_there(tmp_path):
+    """Whoever moves it there once more, as after a crash, hears that it is there."""
+    places = Places(tmp_path)
+    run(begun(places, "ram", "repository"))
+    again = run(Moving(places, MovePlan("mv-2", "ck-1", "repository")))
+    assert (outcome(again), places.whole()) == (Outcome.MOVED, ["repository"])
+    assert "repository" in again.ended.text
+    assert "remove" not in places.repository.asked
+    assert places.debris() == []
+
+
 def test_a_damaged_copy_keeps_the_good_one(tmp_path):
     """Nothing is removed for a copy that is not what it should be; and what is damaged is not moved (C9, C10)."""
     places = Places(tmp_path)

@@ -69,9 +69,11 @@ class Carrier:
         if holding:
             return await self._pinned(others or holding, effect, there=target in holding)
         repository = self.tiers.repository
-        if repository is None or target is None:
+        if repository is None:
             raise ArtifactUnknown(f"there is no checkpoint {artifact} in a tier of this machine")
         manifest = open_manifest(await repository.manifest(artifact), artifact)
+        if target is None:  # it is where it is to go
+            return SourceOpened("", manifest.sealed.size_bytes, manifest.sealed.digest, there=True)
         return SourceOpened(repository.name, manifest.sealed.size_bytes, manifest.sealed.digest)
 
     @staticmethod
