@@ -1,16 +1,22 @@
 """A repository that somebody else may write into: what lies in it takes no memory and no room that nobody gave it."""
 
 import hashlib
+from itertools import pairwise
 
 import anyio
 import attrs
 import pytest
+from hypothesis import given, strategies as st
 from repository_stage import PAGE, images, noise, repository, sealed, unseen
 
+from iriscw.checkpoint.drivers.repository import encoding
+from iriscw.checkpoint.drivers.repository.cutting import batches
 from iriscw.checkpoint.manifest import MAX_MANIFEST_BYTES
+from iriscw.checkpoint.model import ChunkDamaged
 from iriscw.checkpoint.repository.contents import (
     MAX_CHUNK_BYTES,
     MAX_SMALL_BYTES,
+    WINDOW_BYTES,
     read_contents,
     written_contents,
     written_head,
@@ -71,6 +77,41 @@ async def test_a_chunk_that_takes_more_than_it_is(tmp_path, codec):
     read_contents(text(most), "a", shown.attempt)
     with pytest.raises(ArtifactRefused, check=that(names=most + more)):
         read_contents(text(most + more), "a", shown.attempt)
+
+
+async def test_contents_that_lie(tmp_path):
+    """They have the manifest of the tier, and files are as long as their chunks."""
+    there, _ = await kept(tmp_path)
+    contents = await there.objects.contents((await there.objects.shown("a"))[0])
+    text = written_contents(contents)
+    without = written_contents(
+        attrs.evolve(contents, files=tuple(f for f in contents.files if f.name != "manifest.jsonl"))
+    )
+    lines = text.splitlines(keepends=True)[:-1]
+    longer = b"".join(line.replace(b'"size_bytes":9', b'"size_bytes":8') for line in lines)
+    assert longer != b"".join(lines)
+    end = b'["repository.end",1,{"digest":"%s"}]\n' % hashlib.sha256(longer).hexdigest().encode()
+    for lie in (without, longer + end):
+        with pytest.raises(ArtifactRefused, check=that(comes_from="contents._check_files")):
+            read_contents(lie, "a", contents.attempt)
+
+
+@given(st.integers(0, 40 << 20), st.lists(st.integers(-5, 41 << 20), max_size=20))
+def test_where_files_are_cut(size, cuts):
+    """Whatever somebody says: nothing twice, nothing left out, nothing longer than a window."""
+    found = list(batches([("a", size)], {"a": cuts}))
+    borders = [0, *(border for batch in found for border in batch.borders[1:])]
+    assert (found[0].borders[0], borders[-1]) == (0, size)
+    assert all(0 < after - before <= WINDOW_BYTES for before, after in pairwise(borders))
+    assert all(one.borders[-1] == next_.borders[0] for one, next_ in pairwise(found))
+
+
+def test_a_frame_that_promises_more():
+    """It is refused before it is unpacked."""
+    stored = encoding.compressed(ChunkCodec.RAW, bytes(64 << 20))[1]
+    chunk = Chunk(bytes(32), PAGE, ChunkPlace("p", 0, len(stored), ChunkCodec.ZSTD))
+    with pytest.raises(ChunkDamaged, check=that(comes_from="encoding._decompressed")):
+        encoding.decoded(chunk, stored)
 
 
 @pytest.mark.parametrize("kind", ["more", "longer", "fewer"])

@@ -14,7 +14,10 @@ from hypothesis import given, strategies as st
 from repository_stage import contents_of, images, noise, repository, sealed, unseen
 
 from iriscw._errors import IriscwError
+from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
 from iriscw.checkpoint.drivers.repository.storing import Storing
+from iriscw.checkpoint.repository.contents import read_contents
+from iriscw.checkpoint.repository.keys import named_manifest
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
 from iriscw.objects.drivers.fake import FakeObjectStore
 from profiles import examples
@@ -227,3 +230,37 @@ async def test_an_attempt_that_was_given_up_is_not_shown(tmp_path, monkeypatch):
     shown, _ = await there.objects.shown("a")
     assert shown.attempt not in times
     await there.verify("a", unseen)
+
+
+async def test_who_did_not_change_the_mark_removes_nothing(tmp_path, monkeypatch):
+    """Between a plan and its removal somebody refers to the pack: the mark is gone, and the pack stays."""
+    there = repository()
+    place, other = (images(tmp_path / name, memory_of("a", shared=True)) for name in "ab")
+    await there.store("a", place, sealed(place, "a"), unseen)
+    await there.remove("a")
+    await there.collect(grace_s=0)
+    mark, times = RepositoryObjects.mark, []
+
+    async def slow(objects, key, *, removing=None):
+        if removing is not None and not times:
+            times.append(key)
+            await there.store("b", other, sealed(other, "b"), unseen)
+        return await mark(objects, key, removing=removing)
+
+    monkeypatch.setattr(RepositoryObjects, "mark", slow)
+    known = await _places(there)
+
+    async def learned(storing, source):
+        storing._places.update(known)
+
+    monkeypatch.setattr(Storing, "_learn", learned)
+    await there.collect(grace_s=0)
+    assert times
+    await there.verify("b", unseen)
+
+
+async def _places(there):
+    """Return where all chunks lie that a manifest names."""
+    (key,) = [key for key in there.bucket.contents() if key.startswith("manifests/")]
+    contents = read_contents(there.bucket.contents()[key], *named_manifest(key))
+    return {chunk.digest: chunk.place for file in contents.files for chunk in file.chunks if chunk.place.stored_bytes}
