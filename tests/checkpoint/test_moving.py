@@ -15,7 +15,7 @@ from moves import FILES, MemoryRepository, Moving, Places
 
 from iriscw.checkpoint import moving
 from iriscw.checkpoint.effects import CopyOver, DropSource, PublishCopy, UndoCopy
-from iriscw.checkpoint.model import MovePhase, MovePlan
+from iriscw.checkpoint.model import ChunkDamaged, MovePhase, MovePlan
 from iriscw.checkpoint.moving import MoveTurn
 from iriscw.freeze.messages import CancelOperation
 from iriscw.freeze.model import ArtifactInUse, ArtifactUnknown, Outcome, TaskIdentity
@@ -323,6 +323,19 @@ def test_what_is_there_is_not_copied(tmp_path):
     assert places.debris() == []
 
 
+def test_another_one_at_the_target(tmp_path):
+    """It has the same name and is whole: nothing is removed for it."""
+    places, other = Places(tmp_path), Places(tmp_path / "other")
+    run(begun(places, "ram", "disk", keep=True))
+    other.put("disk", files={**FILES, "pages-1.img": b"n" * 70_000})
+    shutil.rmtree(tmp_path / "disk" / "artifacts" / "ck-1")
+    (tmp_path / "other" / "disk" / "artifacts" / "ck-1").rename(tmp_path / "disk" / "artifacts" / "ck-1")
+    move = run(Moving(places, MovePlan("mv-2", "ck-1", "disk")))
+    assert (outcome(move), move.ended.kind) == (Outcome.STAYED, "ArtifactRefused")
+    assert "another" in move.ended.text
+    assert (places.whole(), places.debris()) == (["ram", "disk"], [])
+
+
 def test_what_the_repository_alone_has_is_there(tmp_path):
     """Whoever moves it there once more, as after a crash, hears that it is there."""
     places = Places(tmp_path)
@@ -348,6 +361,25 @@ def test_a_damaged_copy_keeps_the_good_one(tmp_path):
     run(move)
     assert (outcome(move), move.ended.kind) == (Outcome.STAYED, "ArtifactRefused")
     assert (other.tiers().folders["disk"].listing(), other.debris()) == ([], [])
+
+
+@pytest.mark.parametrize("lie", ["damaged", "another"])
+def test_what_the_repository_has_is_compared_before_the_source_goes(tmp_path, lie):
+    """Chunks that it shares may be damaged by then, or somebody stored another one in its place (C10)."""
+    places, other = Places(tmp_path), Places(tmp_path / "other")
+    move = begun(places, "ram", "repository")
+    run(begun(other, "ram", "repository"))
+
+    async def before(effect):
+        if isinstance(effect, DropSource) and lie == "damaged":
+            places.repository.failing = {"verify": ChunkDamaged("a chunk is damaged", "p")}
+        elif isinstance(effect, DropSource):
+            places.repository.kept = other.repository.kept
+
+    move.before = before
+    run(move)
+    assert (outcome(move), move.ended.kind) == (Outcome.STAYED, "CopyLost")
+    assert (places.whole(), places.debris()) == (["ram", "repository"], [])
 
 
 @pytest.mark.parametrize("target", ["disk", "repository"])

@@ -1,6 +1,7 @@
-"""A repository that somebody else may write into: what lies in it takes no memory and no room that nobody gave it."""
+"""A repository that somebody else may write into: what lies in it takes no more than it was given."""
 
 import hashlib
+import threading
 from itertools import pairwise
 
 import anyio
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 from repository_stage import PAGE, images, noise, repository, sealed, unseen
 
-from iriscw.checkpoint.drivers.repository import encoding
+from iriscw.checkpoint.drivers.repository import collecting, encoding, fetching, objects, storing
 from iriscw.checkpoint.drivers.repository.cutting import batches
+from iriscw.checkpoint.drivers.repository.opening import shown_place
 from iriscw.checkpoint.manifest import MAX_MANIFEST_BYTES
 from iriscw.checkpoint.model import ChunkDamaged
 from iriscw.checkpoint.repository.contents import (
@@ -214,3 +216,37 @@ async def test_a_cancellation_is_one(tmp_path):
         await there.store("a", place, text, seen)
     assert scope.cancelled_caught
     assert await there.listing() == []
+
+
+async def test_long_manifests_keep_nobody_waiting(tmp_path, monkeypatch):
+    """One of 64 GiB of memory takes seconds to read, and so long an agent would not answer."""
+    ours, seen = threading.get_ident(), []
+
+    def noted(function):
+        def call(*args):
+            seen.append((function.__name__, threading.get_ident() == ours))
+            return function(*args)
+
+        return call
+
+    for module, name in (
+        (objects, "read_contents"),
+        (collecting, "read_contents"),
+        (storing, "written_contents"),
+        (fetching, "planned_reads"),
+    ):
+        monkeypatch.setattr(module, name, noted(getattr(module, name)))
+    there, place = await kept(tmp_path)
+    await there.store("b", place, sealed(place, "b"), unseen)
+    await there.verify("b", unseen)
+    await there.collect(grace_s=0)
+    assert {name for name, _ in seen} == {"read_contents", "written_contents", "planned_reads"}
+    assert not [name for name, here in seen if here]
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/team", "https://host:9000/b", "file:///var/lib/it"])
+def test_secrets_are_not_shown(place):
+    """Nor written down: some put keys in front of the host, or behind a question mark."""
+    scheme, _, rest = place.partition("://")
+    url = f"{scheme}://key:word@{rest}?token=word#word" if scheme != "file" else f"{place}?token=word#word"
+    assert (shown_place(url), shown_place(place)) == (place, place)

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import AsyncIterator
 
+import anyio.to_thread
 import attrs
 
 from iriscw._errors import OperationError
@@ -163,7 +164,8 @@ class RepositoryObjects:
             raise ArtifactUnknown(f"checkpoint {head.checkpoint} was removed from the repository") from error
         if hashlib.sha256(data).hexdigest() != head.digest:
             raise ArtifactRefused(f"checkpoint {head.checkpoint} in the repository: its manifest is another one")
-        return read_contents(data, head.checkpoint, head.attempt)
+        # In a thread, as all that takes seconds if it is long.
+        return await anyio.to_thread.run_sync(read_contents, data, head.checkpoint, head.attempt)
 
     async def write_head(self, head: Head, condition: Condition) -> str:
         """Write the head of a checkpoint, and return its etag.

@@ -111,7 +111,7 @@ class Storing:
                 return self._same(begun, source)
             files = await self._files(source)
             contents = Contents(self.artifact, self.attempt, __version__, time.time_ns(), self._added, files)
-            text = written_contents(contents)
+            text = await anyio.to_thread.run_sync(written_contents, contents)
             if len(text) > MAX_STORED_MANIFEST_BYTES:
                 raise ArtifactRefused(f"checkpoint {self.artifact} has a manifest of {len(text)} bytes")
             await self._put(manifest_key(self.artifact, self.attempt), text)
