@@ -1,5 +1,6 @@
 """Moves by commands and by an agent: real folders and journals, a repository in memory, no CRIU."""
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -218,7 +219,12 @@ async def test_a_fetch_that_fails_leaves_nothing(tmp_path, places):
 @pytest.fixture
 def command(tmp_path, places, monkeypatch):
     """The command line over these places."""
-    monkeypatch.setattr(at_here, "_local", lambda given: local_of(tmp_path, places))
+
+    @contextlib.asynccontextmanager
+    async def opened(given):
+        yield local_of(tmp_path, places)
+
+    monkeypatch.setattr(at_here, "_opened", opened)
     return Command(tmp_path)
 
 
@@ -261,7 +267,12 @@ def test_restore_fetches_first(tmp_path, places, monkeypatch):
     real = this_machine(tmp_path / "state")
     real.machine.tiers.folders.update(places.tiers().folders)
     real.machine.tiers.repository = repository
-    monkeypatch.setattr(at_here, "_local", lambda given: real)
+
+    @contextlib.asynccontextmanager
+    async def opened(given):
+        yield real
+
+    monkeypatch.setattr(at_here, "_opened", opened)
     command = Command(tmp_path)
     repository.failing = {"fetch": StoreUnreachable("no answer")}
     code, _, err = command("restore", "ck-1")
@@ -274,6 +285,20 @@ def test_restore_fetches_first(tmp_path, places, monkeypatch):
     repository.asked.clear()
     assert command("restore", "ck-1")[0] == 3
     assert repository.asked == []
+
+
+def test_a_repository_that_falls_silent_after_a_move(command, places, monkeypatch):
+    """What was done was done: looking at it once more changes no outcome (C15)."""
+    remove = places.tiers().folders["ram"].drop
+
+    def last(tier, artifact, operation):
+        remove(artifact, operation)
+        places.repository.failing = {"manifest": StoreUnreachable("no answer")}
+
+    monkeypatch.setattr("iriscw.checkpoint.drivers.store.Folders.drop", last)
+    code, out, err = command("move", "ck-1", "repository")
+    assert (code, out.startswith("ck-1: moved in ")) == (0, True), err
+    assert places.whole() == ["repository"]
 
 
 def test_errors_of_the_commands(command, places):

@@ -15,7 +15,7 @@ from moves import FILES, MemoryRepository, Moving, Places
 
 from iriscw.checkpoint import moving
 from iriscw.checkpoint.effects import CopyOver, DropSource, PublishCopy, UndoCopy
-from iriscw.checkpoint.model import MovePhase, MovePlan
+from iriscw.checkpoint.model import ChunkDamaged, MovePhase, MovePlan
 from iriscw.checkpoint.moving import MoveTurn
 from iriscw.freeze.messages import CancelOperation
 from iriscw.freeze.model import ArtifactInUse, ArtifactUnknown, Outcome, TaskIdentity
@@ -184,6 +184,32 @@ def test_a_copy_in_memory_that_a_reboot_took(tmp_path):
     assert places.debris() == []
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_the_last_copy_stays_when_it_cannot_be_read(tmp_path, silent):
+    """It was removed from the repository, the process died, and the disk does not give its manifest (C10)."""
+    places = Places(tmp_path)
+    move = begun(places, "repository", "disk")
+
+    async def die(effect):
+        if isinstance(effect, DropSource):
+            raise Cut
+
+    move.before = die
+    with pytest.raises(Cut):
+        run(move)
+    anyio.run(places.repository.remove, "ck-1")
+    if silent:
+        places.repository.failing = {"manifest": StoreUnreachable("no answer")}
+    manifest = tmp_path / "disk" / "artifacts" / "ck-1" / "manifest.jsonl"
+    text = manifest.read_bytes()
+    manifest.write_bytes(text[:-9])
+    move.before = None
+    run(move)
+    assert outcome(move) is Outcome.STAYED
+    manifest.write_bytes(text)
+    assert (places.whole(), places.debris()) == (["disk"], [])
+
+
 # Whoever uses or removes it
 
 
@@ -301,6 +327,30 @@ def test_what_is_there_is_not_copied(tmp_path):
     assert places.debris() == []
 
 
+def test_another_one_at_the_target(tmp_path):
+    """It has the same name and is whole: nothing is removed for it."""
+    places, other = Places(tmp_path), Places(tmp_path / "other")
+    run(begun(places, "ram", "disk", keep=True))
+    other.put("disk", files={**FILES, "pages-1.img": b"n" * 70_000})
+    shutil.rmtree(tmp_path / "disk" / "artifacts" / "ck-1")
+    (tmp_path / "other" / "disk" / "artifacts" / "ck-1").rename(tmp_path / "disk" / "artifacts" / "ck-1")
+    move = run(Moving(places, MovePlan("mv-2", "ck-1", "disk")))
+    assert (outcome(move), move.ended.kind) == (Outcome.STAYED, "ArtifactRefused")
+    assert "another" in move.ended.text
+    assert (places.whole(), places.debris()) == (["ram", "disk"], [])
+
+
+def test_what_the_repository_alone_has_is_there(tmp_path):
+    """Whoever moves it there once more, as after a crash, hears that it is there."""
+    places = Places(tmp_path)
+    run(begun(places, "ram", "repository"))
+    again = run(Moving(places, MovePlan("mv-2", "ck-1", "repository")))
+    assert (outcome(again), places.whole()) == (Outcome.MOVED, ["repository"])
+    assert "repository" in again.ended.text
+    assert "remove" not in places.repository.asked
+    assert places.debris() == []
+
+
 def test_a_damaged_copy_keeps_the_good_one(tmp_path):
     """Nothing is removed for a copy that is not what it should be; and what is damaged is not moved (C9, C10)."""
     places = Places(tmp_path)
@@ -330,6 +380,25 @@ def test_a_copy_that_cannot_be_used_is_passed_over(tmp_path):
         assert places.debris() == []
     assert "ck-1" in places.repository.kept
     assert not places.tiers().folders["disk"].has("ck-1")
+
+
+@pytest.mark.parametrize("lie", ["damaged", "another"])
+def test_what_the_repository_has_is_compared_before_the_source_goes(tmp_path, lie):
+    """Chunks that it shares may be damaged by then, or somebody stored another one in its place (C10)."""
+    places, other = Places(tmp_path), Places(tmp_path / "other")
+    move = begun(places, "ram", "repository")
+    run(begun(other, "ram", "repository"))
+
+    async def before(effect):
+        if isinstance(effect, DropSource) and lie == "damaged":
+            places.repository.failing = {"verify": ChunkDamaged("a chunk is damaged", "p")}
+        elif isinstance(effect, DropSource):
+            places.repository.kept = other.repository.kept
+
+    move.before = before
+    run(move)
+    assert (outcome(move), move.ended.kind) == (Outcome.STAYED, "CopyLost")
+    assert (places.whole(), places.debris()) == (["ram", "repository"], [])
 
 
 @pytest.mark.parametrize("target", ["disk", "repository"])

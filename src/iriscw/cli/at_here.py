@@ -373,12 +373,16 @@ def _finish_anyway(done: Done, form: str) -> None:
 
 
 async def _done(local: Local, artifact: str, end: OperationEnded, shown: Shown, tier: str) -> Done | IriscwError:
+    from iriscw._errors import IriscwError
     from iriscw.agent.local import failure_of
 
     failure = failure_of(end)
     if failure is not None:
         return failure
-    found = await local.machine.tiers.find(artifact)
+    try:
+        found = await local.machine.tiers.find(artifact)
+    except (IriscwError, OSError):  # it was done; that a repository does not answer now changes nothing of that
+        found = None
     tasks = found.manifest.frozen.tasks if found is not None and found.manifest is not None else ()
     return Done(
         checkpoint=artifact,

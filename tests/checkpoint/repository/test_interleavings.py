@@ -14,6 +14,10 @@ from hypothesis import given, strategies as st
 from repository_stage import contents_of, images, noise, repository, sealed, unseen
 
 from iriscw._errors import IriscwError
+from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
+from iriscw.checkpoint.drivers.repository.storing import Storing
+from iriscw.checkpoint.repository.contents import read_contents
+from iriscw.checkpoint.repository.keys import named_manifest
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
 from iriscw.objects.drivers.fake import FakeObjectStore
 from profiles import examples
@@ -185,3 +189,78 @@ async def test_who_refers_to_what_is_being_removed_stores_it_again(tmp_path, inl
     await there.verify("b", unseen)
     with pytest.raises((ArtifactRefused, ArtifactUnknown)):
         await there.verify("a", unseen)
+
+
+async def test_what_it_shares_goes_before_it_refers_to_it(tmp_path, monkeypatch):
+    """Without a mark that is left: the pack is missed all the same, and its chunks are stored again."""
+    there = repository()
+    place = images(tmp_path / "a", memory_of("a", shared=True))
+    await there.store("a", place, sealed(place, "a"), unseen)
+    begun = Storing._begun
+
+    async def late(storing):
+        if await there.has("a"):
+            await there.remove("a")
+            for _ in range(3):
+                await there.collect(grace_s=0)
+        return await begun(storing)
+
+    monkeypatch.setattr(Storing, "_begun", late)
+    other = images(tmp_path / "b", memory_of("a", shared=True))
+    await there.store("b", other, sealed(other, "b"), unseen)
+    await there.verify("b", unseen)
+
+
+async def test_an_attempt_that_was_given_up_is_not_shown(tmp_path, monkeypatch):
+    """Its manifest may be gone by then: it begins anew."""
+    there = repository()
+    lost, times = Storing._lost, []
+
+    async def slow(storing, packs):
+        found = await lost(storing, packs)
+        if not times:
+            times.append(storing.attempt)
+            for _ in range(3):
+                await there.collect(grace_s=0)
+        return found
+
+    monkeypatch.setattr(Storing, "_lost", slow)
+    place = images(tmp_path / "a", memory_of("a", shared=True))
+    await there.store("a", place, sealed(place, "a"), unseen)
+    shown, _ = await there.objects.shown("a")
+    assert shown.attempt not in times
+    await there.verify("a", unseen)
+
+
+async def test_who_did_not_change_the_mark_removes_nothing(tmp_path, monkeypatch):
+    """Between a plan and its removal somebody refers to the pack: the mark is gone, and the pack stays."""
+    there = repository()
+    place, other = (images(tmp_path / name, memory_of("a", shared=True)) for name in "ab")
+    await there.store("a", place, sealed(place, "a"), unseen)
+    await there.remove("a")
+    await there.collect(grace_s=0)
+    mark, times = RepositoryObjects.mark, []
+
+    async def slow(objects, key, *, removing=None):
+        if removing is not None and not times:
+            times.append(key)
+            await there.store("b", other, sealed(other, "b"), unseen)
+        return await mark(objects, key, removing=removing)
+
+    monkeypatch.setattr(RepositoryObjects, "mark", slow)
+    known = await _places(there)
+
+    async def learned(storing, source):
+        storing._places.update(known)
+
+    monkeypatch.setattr(Storing, "_learn", learned)
+    await there.collect(grace_s=0)
+    assert times
+    await there.verify("b", unseen)
+
+
+async def _places(there):
+    """Return where all chunks lie that a manifest names."""
+    (key,) = [key for key in there.bucket.contents() if key.startswith("manifests/")]
+    contents = read_contents(there.bucket.contents()[key], *named_manifest(key))
+    return {chunk.digest: chunk.place for file in contents.files for chunk in file.chunks if chunk.place.stored_bytes}

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio.to_thread
 import attrs
 
+from iriscw._errors import IriscwError
 from iriscw.checkpoint.drivers.copying import Copying
 from iriscw.checkpoint.drivers.digests import Reading
 from iriscw.checkpoint.drivers.images import room_of
@@ -69,9 +70,11 @@ class Carrier:
         if wanted:
             return await self._pinned(others or wanted, effect, there=target in holding)
         repository = self.tiers.repository
-        if repository is None or target is None or effect.source:
+        if repository is None or effect.source:
             raise ArtifactUnknown(f"there is no checkpoint {artifact} in a tier of this machine")
         manifest = open_manifest(await repository.manifest(artifact), artifact)
+        if target is None:  # it is where it is to go
+            return SourceOpened("", manifest.sealed.size_bytes, manifest.sealed.digest, there=True)
         return SourceOpened(repository.name, manifest.sealed.size_bytes, manifest.sealed.digest)
 
     @staticmethod
@@ -239,7 +242,7 @@ class Carrier:
         artifact, operation = effect.artifact, effect.operation
         target = self.tiers.folders.get(effect.target)
         if target is not None:
-            alone = not self.tiers.repository_named(effect.source) and await self._is_last(target, artifact)
+            alone = await self._is_last(target, artifact, self.tiers.repository_named(effect.source))
 
             def work() -> None:
                 if not alone and (target.has_of(operation) or target.has_pin(artifact, operation)):
@@ -249,9 +252,19 @@ class Carrier:
         known = (effect.source, effect.target) if effect.source else tuple(self.tiers.folders)
         await self._let_go(artifact, operation, known)
 
-    async def _is_last(self, target: Tier, artifact: str) -> bool:
-        """Whether what can be seen at the target is all that there is of it, as far as anybody can tell."""
-        return await anyio.to_thread.run_sync(target.has, artifact) and await self.tiers.holding(artifact) == [target]
+    async def _is_last(self, target: Tier, artifact: str, repository: Repository | None) -> bool:
+        """Whether what can be seen at the target is all that there is of it, as far as anybody can tell.
+
+        The repository that it was copied from has it no more if an earlier life has removed it there. That nobody can
+        say so keeps the copy.
+        """
+        if not await anyio.to_thread.run_sync(target.has, artifact):
+            return False
+        if repository is not None:
+            with contextlib.suppress(IriscwError, OSError):
+                open_manifest(await repository.manifest(artifact), artifact)
+                return False
+        return await self.tiers.holding(artifact) == [target]
 
     async def _let_go(self, artifact: str, operation: str, names: Sequence[str]) -> None:
         """Unpin it in these tiers, where this operation has it."""

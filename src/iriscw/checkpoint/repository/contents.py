@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import attrs
 
-from iriscw.checkpoint.manifest import FILE_NAME, MAX_FILE_BYTES, MAX_FILES
+from iriscw.checkpoint.manifest import ARTIFACT_ID, FILE_NAME, MAX_FILE_BYTES, MAX_FILES, MAX_MANIFEST_BYTES
 from iriscw.checkpoint.repository.keys import ATTEMPT, PACK
 from iriscw.checkpoint.repository.model import CheckpointHead, Chunk, ChunkCodec, ChunkPlace, Contents, StoredFile, Tomb
 from iriscw.checkpoint.repository.records import (
@@ -33,6 +33,9 @@ from iriscw.freeze.model import ArtifactRefused
 
 FORMAT_NUMBER: Final = 1
 """Of what this version writes, and the newest that it reads."""
+
+PAGE_BYTES: Final = 4096
+"""In the format, whatever the machine's pages are."""
 
 WINDOW_BYTES: Final = 256 << 10
 """The longest chunk that this version cuts; a reader takes chunks of up to :data:`MAX_CHUNK_BYTES`."""
@@ -153,11 +156,18 @@ def _chunks(rows: bytes, packs: list[str]) -> Iterator[Chunk]:
         if codec is ChunkCodec.ZEROS:
             fits, pack = (number, offset, stored) == (0, 0, 0), ""
         else:
-            fits = number < len(packs) and stored > 0 and (codec is not ChunkCodec.RAW or stored == size)
+            fits = number < len(packs) and 0 < stored <= _most_stored(codec, size)
+            fits = fits and (codec is not ChunkCodec.RAW or stored == size)
             pack = packs[number] if fits else ""
         if not fits:
             raise _Refused(f"a chunk that takes {stored} bytes in pack {number} of {len(packs)}")
         yield Chunk(digest, size, ChunkPlace(pack, offset, stored, codec))
+
+
+def _most_stored(codec: ChunkCodec, size: int) -> int:
+    """Return the most that a chunk takes in its pack: it is read into memory before its digest can be compared."""
+    bits = codec in (ChunkCodec.PAGES, ChunkCodec.PAGES_ZSTD)
+    return size + (-(-size // PAGE_BYTES // 8) if bits else 0)
 
 
 def _check_packs(packs: list[str]) -> None:
@@ -170,7 +180,8 @@ def _check_files(files: dict[str, tuple[int, list[Chunk]]]) -> None:
     if SOURCE_MANIFEST not in files or len(files) > MAX_FILES + 1:
         raise _Refused(f"it has {len(files)} files, and has to have {SOURCE_MANIFEST}")
     for name, (size, chunks) in files.items():
-        if size != sum(chunk.size_bytes for chunk in chunks) or size > MAX_FILE_BYTES:
+        most = MAX_MANIFEST_BYTES if name == SOURCE_MANIFEST else MAX_FILE_BYTES
+        if size != sum(chunk.size_bytes for chunk in chunks) or size > most:
             raise _Refused(f"the chunks of {name} are not the {size} bytes that it has")
 
 
@@ -207,8 +218,8 @@ def _sealed_head(data: bytes) -> CheckpointHead:
 
 
 def _head(line: HeadLine) -> CheckpointHead:
-    if not ATTEMPT.fullmatch(line.attempt):
-        raise _Refused(f"names an attempt {line.attempt[:80]!r}")
+    if not ATTEMPT.fullmatch(line.attempt) or not ARTIFACT_ID.fullmatch(line.checkpoint):
+        raise _Refused(f"names the attempt {line.attempt[:80]!r} of {line.checkpoint[:80]!r}")
     return CheckpointHead(
         line.checkpoint,
         line.attempt,

@@ -77,11 +77,12 @@ def batches(sizes: Sequence[tuple[str, int]], cuts: Mapping[str, Sequence[int]])
 
 
 def _borders(size: int, cuts: Sequence[int]) -> list[int]:
-    """Return where chunks begin, and the end: no chunk is longer than a window, whatever the cuts are."""
+    """Return where chunks begin, and the end: no chunk is empty, or longer than a window, whatever the cuts are."""
     borders = [0]
     for cut in (*(cut for cut in cuts if 0 < cut < size), *((size,) if size else ())):
-        borders += range(borders[-1] + WINDOW_BYTES, cut, WINDOW_BYTES)
-        borders.append(cut)
+        if cut > borders[-1]:
+            borders += range(borders[-1] + WINDOW_BYTES, cut, WINDOW_BYTES)
+            borders.append(cut)
     return borders
 
 

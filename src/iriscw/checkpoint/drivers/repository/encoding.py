@@ -10,11 +10,9 @@ import hashlib
 from typing import Any, Final, TypeAlias
 
 from iriscw.checkpoint.model import ChunkDamaged
+from iriscw.checkpoint.repository.contents import PAGE_BYTES
 from iriscw.checkpoint.repository.model import Chunk, ChunkCodec
 from iriscw.freeze.model import ArtifactRefused
-
-PAGE_BYTES: Final = 4096
-"""In the format, whatever the machine's pages are."""
 
 LEVEL: Final = 1
 """Faster than a disk; the higher levels gain a few per cent of memory."""

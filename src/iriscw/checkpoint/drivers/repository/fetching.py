@@ -51,7 +51,7 @@ async def fetch_files(
             descriptors[file.name] = await anyio.to_thread.run_sync(_made, folder, file)
         total = sum(file.size_bytes for file in files)
         reading = _Reading(objects, contents, report, "fetching", total, lambda raw, at: _put(descriptors, raw, at))
-        await reading.run(planned_reads(files))
+        await reading.run(files)
     except OSError as error:
         if error.errno in _FULL:
             raise NoRoom(f"the file system of {images} is full") from error
@@ -69,7 +69,7 @@ async def verify_files(objects: RepositoryObjects, contents: Contents, report: R
     """
     total = sum(file.size_bytes for file in contents.files)
     reading = _Reading(objects, contents, report, "verifying", total, lambda raw, at: None)
-    await reading.run(planned_reads(contents.files))
+    await reading.run(contents.files)
 
 
 async def source_manifest(objects: RepositoryObjects, contents: Contents) -> bytes:
@@ -85,7 +85,7 @@ async def source_manifest(objects: RepositoryObjects, contents: Contents) -> byt
         for target in targets:
             data[target.offset : target.offset + len(raw)] = raw
 
-    await _Reading(objects, contents, _unreported, "", 0, put).run(planned_reads(files))
+    await _Reading(objects, contents, _unreported, "", 0, put).run(files)
     return bytes(data)
 
 
@@ -101,7 +101,8 @@ class _Reading:
     write: Write
     done: int = 0
 
-    async def run(self, reads: Sequence[PackRead]) -> None:
+    async def run(self, files: Sequence[StoredFile]) -> None:
+        reads = await anyio.to_thread.run_sync(planned_reads, files)
         waiting = iter(reads)
 
         async def work_off() -> None:

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import AsyncIterator
 
+import anyio.to_thread
 import attrs
 
 from iriscw._errors import OperationError
@@ -28,12 +29,15 @@ from iriscw.checkpoint.repository.keys import (
     DAMAGED,
     FORMAT,
     HEADS,
+    PACK,
     RECENT,
     TOMBS,
     damaged_key,
     head_key,
     manifest_key,
     named_head,
+    named_manifest,
+    named_pack,
     tomb_key,
 )
 from iriscw.checkpoint.repository.model import CheckpointHead, Contents, Tomb
@@ -160,7 +164,8 @@ class RepositoryObjects:
             raise ArtifactUnknown(f"checkpoint {head.checkpoint} was removed from the repository") from error
         if hashlib.sha256(data).hexdigest() != head.digest:
             raise ArtifactRefused(f"checkpoint {head.checkpoint} in the repository: its manifest is another one")
-        return read_contents(data, head.checkpoint, head.attempt)
+        # In a thread, as all that takes seconds if it is long.
+        return await anyio.to_thread.run_sync(read_contents, data, head.checkpoint, head.attempt)
 
     async def write_head(self, head: CheckpointHead, condition: Condition) -> str:
         """Write the head of a checkpoint, and return its etag.
@@ -182,6 +187,8 @@ class RepositoryObjects:
             data, info = await self.read_with_info(RECENT, MAX_SMALL_BYTES)
         except ObjectNotFound:
             return (), IfAbsent()
+        except ArtifactRefused:  # it is too long to be one, and is written anew
+            return (), IfMatch((await self.store.stat(RECENT)).etag)
         return read_heads(data), IfMatch(info.etag)
 
     async def add_recent(self, head: CheckpointHead) -> None:
@@ -209,7 +216,8 @@ class RepositoryObjects:
 
     async def damaged(self) -> dict[str, None]:
         """Return the packs that somebody found damaged."""
-        return {info.key.removeprefix(DAMAGED): None async for info in self.keys(DAMAGED)}
+        names = [info.key.removeprefix(DAMAGED) async for info in self.keys(DAMAGED)]
+        return {name: None for name in names if PACK.fullmatch(name)}
 
     # Marks
 
@@ -217,11 +225,14 @@ class RepositoryObjects:
         """Return the marks beside objects whose keys begin like this."""
         found = []
         async for info in self.keys(tomb_key(prefix)):
+            key = info.key.removeprefix(TOMBS)
+            if not (named_pack(key) or named_manifest(key)[0]):  # such as what a console makes of a folder
+                continue
             try:
                 data, read = await self.read_with_info(info.key, MAX_SMALL_BYTES)
             except ObjectNotFound:  # it was taken away meanwhile
                 continue
-            found.append(read_tomb(data, info.key.removeprefix(TOMBS), read.etag))
+            found.append(read_tomb(data, key, read.etag))
         return found
 
     async def mark(self, key: str, *, removing: Tomb | None = None) -> Tomb | None:

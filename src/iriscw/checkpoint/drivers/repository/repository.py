@@ -14,7 +14,7 @@ from iriscw.checkpoint.drivers.repository.fetching import fetch_files, source_ma
 from iriscw.checkpoint.drivers.repository.groups import unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
 from iriscw.checkpoint.drivers.repository.storing import Storing
-from iriscw.checkpoint.manifest import open_summary, summary_of
+from iriscw.checkpoint.manifest import open_manifest, open_summary, summary_of
 from iriscw.checkpoint.model import Collected, StoredCheckpoint
 from iriscw.checkpoint.repository.contents import SOURCE_MANIFEST
 from iriscw.checkpoint.repository.keys import head_key
@@ -58,6 +58,9 @@ class ObjectRepository:
         """See the port."""
         contents = await self._contents(artifact)
         files = [file for file in contents.files if file.name != SOURCE_MANIFEST]
+        sealed = open_manifest(await source_manifest(self.objects, contents), artifact).files
+        if {file.name: file.size_bytes for file in files} != {file.name: file.size_bytes for file in sealed}:
+            raise ArtifactRefused(f"checkpoint {artifact} in the repository has other files than were sealed")
         await fetch_files(self.objects, contents, files, images, report)
 
     async def verify(self, artifact: str, report: Report) -> None:
@@ -112,6 +115,8 @@ class ObjectRepository:
 
     async def remove(self, artifact: str) -> None:
         """See the port."""
+        if not await self.objects.looked_at():
+            raise ArtifactUnknown(f"there is no checkpoint {artifact} in the repository")
         try:
             found = await self.objects.shown(artifact)
             etag = found[1] if found is not None else ""

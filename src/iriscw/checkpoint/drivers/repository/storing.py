@@ -27,12 +27,13 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
 from iriscw._errors import OperationError
 from iriscw._version import __version__
-from iriscw.checkpoint.drivers.digests import Reading, listed, open_folder
+from iriscw.checkpoint.drivers.digests import DigestsStopped, Reading, listed, open_folder
 from iriscw.checkpoint.drivers.repository.cutting import Batch, Cut, PageCuts, batches, cut_of, cuts_in, read_batch
 from iriscw.checkpoint.drivers.repository.encoding import Piece
 from iriscw.checkpoint.drivers.repository.groups import all_of, unwrapped
@@ -111,10 +112,10 @@ class Storing:
                 return self._same(begun, source)
             files = await self._files(source)
             contents = Contents(self.artifact, self.attempt, __version__, time.time_ns(), self._added, files)
-            text = written_contents(contents)
+            text = await anyio.to_thread.run_sync(written_contents, contents)
             if len(text) > MAX_STORED_MANIFEST_BYTES:
                 raise ArtifactRefused(f"checkpoint {self.artifact} has a manifest of {len(text)} bytes")
-            await self.objects.store.put(manifest_key(self.artifact, self.attempt), text, condition=IfAbsent())
+            await self._put(manifest_key(self.artifact, self.attempt), text)
             lost = await self._lost(contents.packs)
             if not lost and await self._shown(contents, text, source, begun):
                 return _stored(contents, source)
@@ -194,7 +195,12 @@ class Storing:
         """Compare the files with the tier's manifest: what is damaged is not stored as if it were whole."""
         sizes = [(file.name, file.size_bytes) for file in source.files]
         wanted = {file.name: file for file in source.files}
-        for file in await anyio.to_thread.run_sync(reading.digests, folder, sizes):
+        try:
+            files = await anyio.to_thread.run_sync(reading.digests, folder, sizes)
+        except DigestsStopped:
+            await anyio.lowlevel.checkpoint()  # the cancellation that stopped it goes on
+            raise
+        for file in files:
             if file != wanted[file.name]:
                 raise ArtifactRefused(f"artifact {self.artifact}: {file.name} was changed: its digest is another one")
 
@@ -207,7 +213,7 @@ class Storing:
 
         async def upload(pack: str, data: bytes) -> None:
             try:
-                await self._put_pack(pack, data)
+                await self._put(pack_key(pack), data)
             finally:
                 slots.release()
 
@@ -257,11 +263,11 @@ class Storing:
             self._buffered += len(cut.stored)
         return Chunk(cut.digest, cut.size_bytes, place)
 
-    async def _put_pack(self, pack: str, data: bytes) -> None:
+    async def _put(self, key: str, data: bytes) -> None:
         try:
-            await self.objects.store.put(pack_key(pack), data, condition=IfAbsent())
+            await self.objects.store.put(key, data, condition=IfAbsent())
         except ObjectExists:  # nobody else has this name: an earlier try of this call has written it
-            log.info("pack %s was written by a try that seemed to fail", pack)
+            log.info("%s was written by a try that seemed to fail", key)
 
     # Making it visible
 
@@ -297,7 +303,10 @@ class Storing:
             await self.objects.write_head(head, IfMatch(begun))
         except ObjectChanged:
             return False
-        await self.objects.add_recent(attrs.evolve(head, source=""))
+        try:
+            await self.objects.add_recent(attrs.evolve(head, source=""))
+        except OperationError as error:  # it is stored all the same, and others share less with it
+            log.warning("checkpoint %s is not in the list of recent ones: %s", self.artifact, error)
         return True
 
 
