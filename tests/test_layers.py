@@ -124,7 +124,7 @@ decisions too), a door sees messages and the runtime (it turns calls into asks).
 
 OUTSIDE_FEATURES = ("drivers", "doors", "wire", "rpc", "cli", "config", "task", "client", "proto", "testing")
 LIBRARIES = {
-    "grpclib": OUTSIDE_FEATURES,
+    "grpclib": (*OUTSIDE_FEATURES, "bench"),
     "betterproto2": OUTSIDE_FEATURES,
     "h2": ("rpc", "doors", "drivers"),
     "multidict": ("rpc",),

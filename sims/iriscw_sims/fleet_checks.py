@@ -4,7 +4,9 @@
 INV-F1    nothing is created outside before its slice is on the disk; at the end every pool has one owner
 INV-F2    what is not ours, or carries the controller, is never asked to go; nothing is left over
 INV-F3    only a slice written down as going loses its pool or pods; the longest idle goes first, and
-          none with a live attempt, nor one for the loss of a pool that is there
+          none with a live attempt, nor one for the loss of a pool that is there. One exception: in a group
+          that has ``max_slices``, of those on which nothing that waits could run the longest idle goes
+          first, and only while something waits that another slice of the group could run
 INV-F4    promised slices never exceed ``max_slices``
 INV-F5    a trouble is reported only where the cloud showed it; quota closes a group for its pause
 INV-F6    no slice whose nodes never were all fit is taken for booted; no attempt is placed on one that
@@ -21,11 +23,11 @@ import attrs
 
 from iriscw.cloud.effects import CreateNodePool, CreatePod, DeleteNodePool, DeletePod
 from iriscw.cloud.kube.messages import ApiRequest
-from iriscw.cloud.model import LABEL_CLUSTER, LABEL_ROLE, LABEL_SLICE, ROLE_CONTROLLER
+from iriscw.cloud.model import LABEL_CLUSTER, LABEL_ROLE, LABEL_SLICE, ROLE_CONTROLLER, Attributes
 from iriscw.fleet.groups.experience import CHURN_WINDOW, MIN_SAMPLES
 from iriscw.fleet.groups.group import Group
-from iriscw.fleet.messages import ReopenGroup
-from iriscw.fleet.model import Availability, SliceState, Trouble, slice_of
+from iriscw.fleet.messages import DemandChanged, DemandEntry, ReopenGroup
+from iriscw.fleet.model import Availability, GroupConfig, SliceState, Trouble, slice_of
 from iriscw.fleet.records import SliceDeleted, SliceDoomed, SlicePoolCreated, SliceRequested
 from iriscw.fleet.root import Fleet
 from iriscw.fleet.signals import CordonAnswered, Dismiss, GroupStarted, SliceReported, SliceStarted
@@ -48,6 +50,9 @@ SLICES_KEPT = 1_000
 LONGEST_IDLE = "it was the longest idle"
 """How the reason begins that a group gives for a slice that it removes for being idle."""
 
+OF_NO_USE = "nothing that waits could run there"
+"""How the reason begins of a slice that goes so that another can take its place."""
+
 POOL_LOST = "the node pool was removed from outside"
 """How the reason begins of a slice whose pool is gone, though nobody here asked for that."""
 
@@ -64,7 +69,9 @@ class Promised:
     doomed_at: int | None = None
 
 
-HEARD: Final = frozenset({SliceReported, SliceStarted, Dismiss, GroupStarted, ReopenGroup, CordonAnswered})
+HEARD: Final = frozenset(
+    {SliceReported, SliceStarted, Dismiss, GroupStarted, ReopenGroup, CordonAnswered, DemandChanged}
+)
 """The messages that :meth:`FleetChecks.delivered` has something to say about; it is not asked about others."""
 
 
@@ -95,6 +102,8 @@ class FleetChecks:
         """When it was told so last: what it had decided before may reach the disk later."""
         self.answered: tuple[Group, CordonAnswered] | None = None
         """The answer on which a group decides in this step."""
+        self.waiting: list[tuple[int, tuple[DemandEntry, ...]]] = []
+        """What the fleet was told that waits, and when: as long as somebody may act on it."""
 
     def broken(self, invariant: str, what: str) -> None:
         """Note that an invariant does not hold."""
@@ -204,7 +213,7 @@ class FleetChecks:
 
     def _chosen(self, slice_id: str, reason: str) -> None:
         live: list[str] = []
-        if reason.startswith(LONGEST_IDLE):
+        if reason.startswith((LONGEST_IDLE, OF_NO_USE)):
             live = self.world.job_checks.live_on_slice(slice_id)
         elif reason.startswith("nobody needs it"):
             live = self.world.job_checks.running_on_slice(slice_id)
@@ -242,6 +251,13 @@ class FleetChecks:
                 self.closed_until.pop(group, None)
             case CordonAnswered() if isinstance(cell.state, Group):
                 self.answered = (cell.state, message)
+            case DemandChanged(entries=entries):
+                now = self.world.simulation.now
+                later = [at for at, _ in self.waiting[1:]]
+                self.waiting = [
+                    each for each, until in zip(self.waiting, later, strict=False) if until + SLACK > now
+                ] + self.waiting[-1:]
+                self.waiting.append((now, entries))
 
     def _reported(self, group: Group, report: SliceReported) -> None:
         row = report.row
@@ -269,15 +285,48 @@ class FleetChecks:
         (group, cordon), self.answered = self.answered, None
         promise = group.promises.get(cordon.slice_id)
         if promise is not None and promise.doomed.startswith(LONGEST_IDLE):
-            self._longest_idle(cordon)
+            self._longest_idle(cordon, list(self.promised))
+        if promise is not None and promise.doomed.startswith(OF_NO_USE):
+            self._of_no_use(group, cordon)
 
-    def _longest_idle(self, cordon: CordonAnswered) -> None:
-        """The fleet chose a slice to remove: nobody else may have been idle for longer."""
+    def _of_no_use(self, group: Group, cordon: CordonAnswered) -> None:
+        """The fleet chose a slice for another to take its place: it must be one of those that are of no use."""
+        config = group.config
+        if len(group.promises) < config.max_slices:
+            self.broken("F3", f"{cordon.slice_id} goes for another, and its group has not max_slices")
+        recent = [entries for _, entries in self.waiting] or [()]
+        if all(self._is_of_use(cordon.slice_id, config, entries) for entries in recent):
+            self.broken("F3", f"{cordon.slice_id} goes for another: what waits could run there, or nothing waits")
+        rivals = [
+            slice_id
+            for slice_id in self.promised
+            if not any(self._is_of_use(slice_id, config, entries) for entries in recent)
+        ]
+        self._longest_idle(cordon, rivals)
+
+    def _is_of_use(self, slice_id: str, config: GroupConfig, entries: tuple[DemandEntry, ...]) -> bool:
+        """Whether something that waits could run on a slice, or nothing waits that any of its group could run."""
+        fleet = self.world.system.state("/fleet")
+        workers = fleet.workers.get(slice_id, ()) if isinstance(fleet, Fleet) else ()
+        known = config.attributes.merged(Attributes({"group": config.name}))
+        waits = False
+        for entry in entries:
+            asked = [each for each in entry.constraints if each.required]
+            group_says = [each for each in asked if each.key in known]
+            if config.per_worker.shortage(entry.demand) or not all(each.satisfied(known) for each in group_says):
+                continue
+            waits = waits or entry.count > 0
+            if not workers or any(all(each.satisfied(worker) for each in asked) for worker in workers):
+                return True
+        return not waits
+
+    def _longest_idle(self, cordon: CordonAnswered, rivals: list[str]) -> None:
+        """The fleet chose a slice to remove: none of its rivals may have been idle for longer."""
         chosen = self._slice(cordon.slice_id)
         if chosen is None or chosen.state is not SliceState.READY:
             return
         mine = self.since(cordon.slice_id, chosen)
-        for slice_id in self.promised:
+        for slice_id in rivals:
             other = self._slice(slice_id)
             rival = other is not None and other.state is SliceState.READY and other.seed.config == chosen.seed.config
             if not rival or other is None or self._doomed(slice_id):

@@ -42,6 +42,7 @@ from iriscw.client.model import (
     Endpoint,
     ExecOutput,
     ExecResult,
+    GpuStatus,
     JobStatus,
     LogLine,
     NodeStatus,
@@ -363,6 +364,10 @@ class Client:
     def actors(self, under: str = "/", *, depth: int | None = None, troubled: bool = False) -> list[ActorStatus]:
         """List the actors of the process; arguments and errors as :meth:`iriscw.Client.actors`."""
         return self._loop.call(lambda: self._client.actors(under, depth=depth, troubled=troubled))
+
+    def gpus(self) -> list[GpuStatus]:
+        """List the GPUs of the worker; errors as :meth:`iriscw.Client.gpus`."""
+        return self._loop.call(self._client.gpus)
 
     def checkpoint(
         self,

@@ -19,6 +19,7 @@ from real_trees import Command
 from iriscw._errors import InvalidArgument
 from iriscw.agent.claims import TargetBusy, claim, thawed_by_us
 from iriscw.agent.local import Local, Machine, MoveUndone, TierElsewhere, failure_of
+from iriscw.agent.machine import this_machine
 from iriscw.checkpoint.drivers import carrier as carrier_module
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.effects import CopyOver, DropSource, PublishCopy
@@ -175,6 +176,17 @@ async def test_errors_of_a_move(tmp_path, places):
     assert [type(failure_of(end)) for end in (unknown, used, undone)] == [ArtifactUnknown, ArtifactInUse, MoveUndone]
 
 
+async def test_what_is_lost_lets_every_copy_go(tmp_path, places):
+    """A pin of an operation of which nothing is left goes, whichever copy it keeps."""
+    local = local_of(tmp_path, places)
+    await local.run(MoveCheckpoint(MovePlan("mv-1", "ck-1", "disk", keep=True)))
+    places.tiers().folders["disk"].pin("ck-1", "th-1")
+    assert await local.release("ck-1") == ("th-1",)
+    await local.machine.tiers.remove("ck-1")
+    with pytest.raises(ArtifactUnknown):
+        await local.release("ck-1")
+
+
 async def test_what_only_the_repository_has_is_fetched(tmp_path, places):
     """Into the tier that is named, or the first with room; what a tier has is fetched no more."""
     local = local_of(tmp_path, places)
@@ -259,6 +271,29 @@ def test_a_repository_that_falls_silent_after_a_move(command, places, monkeypatc
     code, out, err = command("move", "ck-1", "repository")
     assert (code, out.startswith("ck-1: moved in ")) == (0, True), err
     assert places.whole() == ["repository"]
+
+
+def test_restore_fetches_first(tmp_path, places, monkeypatch):
+    """Into the tier that is named, and it stays there without CRIU. A fetch that fails leaves nothing."""
+    repository, local = places.repository, local_of(tmp_path, places)
+    anyio.run(local.run, MoveCheckpoint(MovePlan("mv-1", "ck-1", "repository")))
+    monkeypatch.setenv("IRISCW_CRIU", str(tmp_path / "no-criu"))
+    real = this_machine(tmp_path / "state")
+    real.machine.tiers.folders.update(places.tiers().folders)
+    real.machine.tiers.repository = repository
+    monkeypatch.setattr(at_here, "_opened", lambda given: contextlib.nullcontext(real))
+    command = Command(tmp_path)
+    repository.failing = {"fetch": StoreUnreachable("no answer")}
+    code, _, err = command("restore", "ck-1")
+    assert (code, "MoveUndone" in err, places.whole(), places.debris()) == (3, True, ["repository"], [])
+    repository.failing = {}
+    code, _, err = command("restore", "ck-1", "--tier", "disk")
+    assert (code, "copies and compares" in err) == (3, True)
+    assert "CRIU" in err
+    assert places.whole() == ["disk", "repository"]
+    repository.asked.clear()
+    assert command("restore", "ck-1")[0] == 3
+    assert repository.asked == []
 
 
 def test_errors_of_the_commands(command, places):

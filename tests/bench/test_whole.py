@@ -26,6 +26,12 @@ def test_all_jobs_are_listed(figures):
     assert figures["fresh_page"]["rows"] == figures["page"]["rows"] == JOBS + 1
 
 
+def test_heartbeats_are_measured_beside_their_floor(figures):
+    """What a heartbeat costs at least was measured in the same run, on the same loop."""
+    row = figures["heartbeats"]
+    assert min(row["core_share"], row["echo_core_share"], row["grpclib_core_share"]) > 0
+
+
 def test_a_goal_is_of_a_figure(figures):
     """The report holds goals against figures of the same group."""
     for name in whole.GOALS:

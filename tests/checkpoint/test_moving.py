@@ -24,6 +24,8 @@ from iriscw.processes.identity import identify
 from iriscw.runtime.vocabulary import Decision, Failed, Run
 from iriscw.testing.contexts import FakeContext
 
+PAGE = Path(__file__).parents[2] / "docs" / "tiers.md"
+
 WAYS = [("ram", "disk"), ("disk", "ram"), ("ram", "repository"), ("repository", "disk")]
 
 
@@ -303,7 +305,9 @@ def test_a_copy_is_not_thawed_when_the_tree_runs(tmp_path):
     disk.came_back("ck-1", ())
     assert anyio.run(places.tiers().pin, "ck-1", "th-3").returned == (_ourselves(),)
     anyio.run(places.tiers().came_back, "ck-1", ())
-    assert places.tiers().folders["ram"].pin("ck-1", "th-4").returned == ()
+    assert anyio.run(places.tiers().pin, "ck-1", "th-4").returned == ()
+    anyio.run(places.tiers().came_back, "ck-1", (_ourselves(),))
+    assert disk.pin("ck-1", "th-5").returned == (_ourselves(),)
 
 
 # What is there already, and what is not
@@ -380,6 +384,21 @@ def test_what_the_repository_has_is_compared_before_the_source_goes(tmp_path, li
     run(move)
     assert (outcome(move), move.ended.kind) == (Outcome.STAYED, "CopyLost")
     assert (places.whole(), places.debris()) == (["ram", "repository"], [])
+
+
+def test_a_copy_that_cannot_be_used_is_passed_over(tmp_path):
+    """The next one is taken; where a certain one is meant, no other is, and nothing stays in use."""
+    places = Places(tmp_path)
+    run(begun(places, "ram", "disk", keep=True))
+    manifest = tmp_path / "ram" / "artifacts" / "ck-1" / "manifest.jsonl"
+    text = manifest.read_bytes()
+    manifest.write_bytes(text[:-9])
+    for source, end in (("ram", Outcome.STAYED), ("shelf", Outcome.STAYED), ("", Outcome.MOVED)):
+        move = run(Moving(places, MovePlan("mv-2", "ck-1", "repository", source=source)))
+        assert outcome(move) is end
+        assert places.debris() == []
+    assert "ck-1" in places.repository.kept
+    assert not places.tiers().folders["disk"].has("ck-1")
 
 
 @pytest.mark.parametrize("target", ["disk", "repository"])
@@ -461,6 +480,18 @@ def test_every_phase_has_a_row():
     assert {*moving.PHASES} == {*MovePhase} - {MovePhase.NEW, MovePhase.OVER}
     undone = [phase for phase, row in moving.PHASES.items() if row.crashed is MoveTurn.UNDO]
     assert undone == [*moving.CANCELLABLE]
+
+
+TURNS = {MoveTurn.UNDO: "undone", MoveTurn.AGAIN: "taken again"}
+
+
+def test_the_page_shows_the_table():
+    """docs/tiers.md has a row for each phase, as the code has it."""
+    rows = [
+        f"| {phase.value} | {row.does} | {row.then.value} | {TURNS[row.failed]} | {TURNS[row.crashed]} |"
+        for phase, row in moving.PHASES.items()
+    ]
+    assert "\n".join(rows) in PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("phase", [*MovePhase])

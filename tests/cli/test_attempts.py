@@ -1,6 +1,6 @@
 """One job for people: facts, tasks, retries, and what was said last."""
 
-from iriscw.cli.attempts import MAX_COMMAND_CHARS, MAX_RETRIES_SHOWN, describe
+from iriscw.cli.attempts import MAX_COMMAND_CHARS, MAX_RETRIES_SHOWN, describe, short_gpus
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus, TaskSuspension
 from iriscw.jobs.model import JobState, Suspension, TaskState
 from iriscw.jobs.traits import one_line
@@ -127,3 +127,8 @@ def test_terminals_see_no_escapes():
     text = describe(job(reason=bad, fault=bad), [task(0, attempt(1, fault=bad), attempt(0, fault=bad))], NOW_MS)
     assert text.replace("\n", "").isprintable()
     assert "\\x1b]0;title\\x07\\rhidden\\u202e" in text
+
+
+def test_gpus_are_told_apart_by_eight_digits():
+    """Those of a part of one (MIG), too."""
+    assert short_gpus(["GPU-4cf8db2d-06c0", "MIG-4dde2b0e-0000"]) == "4cf8db2d,MIG-4dde2b0e"

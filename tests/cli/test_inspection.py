@@ -7,6 +7,7 @@ from iriscw._errors import InvalidArgument
 from iriscw.cli.inspection import level
 from iriscw.client.model import ActorStatus
 from iriscw.inspection.doors import InspectionDoor
+from iriscw.proto.iriscw import v1
 from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tokens import Role
 from iriscw.runtime import ActorSystem, Behavior
@@ -55,6 +56,26 @@ async def test_what_people_see(ask):
     assert await ask("--troubled", "/group/well/") == "no actor at or below /group/well is in trouble\n"
     assert "there is no actor at /nobody" in await ask("/nobody", status=2)
     assert "leave one out" in await ask("--agent", status=2)
+
+
+@pytest.mark.anyio
+async def test_gpus_are_listed(tmp_path, iriscw):
+    """What is not known is a dash, and why stands beside it; a process without GPUs says so."""
+    known = v1.GpuStatus("GPU-a", "NVIDIA H100", 0, 97, 40 << 30, 80 << 30, 61, 688_210)
+    hung = v1.GpuStatus("GPU-b", "NVIDIA H100", 1, memory_total_bytes=80 << 30, problem="it did not answer")
+    shown = v1.ListGpusResponse(gpus=[known, hung])
+    door = InspectionDoor(lambda: None, Role.LOCAL, gpus=lambda: shown)
+    async with RpcServer([door], authenticate=lambda token: None) as server:
+        await server.listen_unix(tmp_path / "door.sock")
+        at = ["inspect", "gpus", "--address", f"unix:{tmp_path}/door.sock"]
+        code, out, _ = await anyio.to_thread.run_sync(iriscw, *at)
+        lines = [line.split() for line in out.splitlines()[1:]]
+        assert code == 0
+        assert lines[0] == ["0", "GPU-a", "NVIDIA", "H100", "97%", "40.0/80.0", "GiB", "61", "C", "688", "W", "-"]
+        assert lines[1][4:8] == ["-", "-/80.0", "GiB", "-"]
+        assert out.rstrip().endswith("it did not answer")
+        shown.gpus.clear()
+        assert await anyio.to_thread.run_sync(iriscw, *at) == (0, "it hands out no GPUs\n", "")
 
 
 def test_levels():

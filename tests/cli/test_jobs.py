@@ -1,12 +1,13 @@
 """The columns of a listing, and what options select."""
 
+import anyio
 import attrs
 import pytest
 
 from iriscw.cli.jobs import check_selection, tasks_text
 from iriscw.cli.outcome import NoSuchSelection
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
-from iriscw.jobs.model import JobState, TaskState
+from iriscw.jobs.model import JOB_TERMINAL, JobState, TaskState
 
 
 @pytest.mark.parametrize(
@@ -67,3 +68,34 @@ def test_what_is_suspended_is_not_shown_as_running():
     partly = attrs.evolve(job, suspended=2)
     assert (partly.shown_state, tasks_text(partly)) == ("RUNNING", "1 wait, 1 run, 2 suspended, 1 done")
     assert attrs.evolve(job, tasks={TaskState.PENDING: 5}, suspended=0).shown_state == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ([], [state for state in JobState if state not in JOB_TERMINAL]),
+        (["--all"], []),
+        (["--state", "failed", "--state", "RUNNING"], [JobState.FAILED, JobState.RUNNING]),
+    ],
+)
+def test_the_controller_is_asked_for_the_states_that_are_wanted(iriscw, monkeypatch, arguments, asked):
+    """It has thousands of jobs, and who wants a few does not wait for all."""
+    seen = []
+
+    class Listing:
+        async def jobs(self, *, states):
+            seen.extend(states)
+            return []
+
+    monkeypatch.setattr("iriscw.cli.jobs.with_client", lambda address, token, work: anyio.run(work, Listing()))
+    assert iriscw("jobs", *arguments)[0] == 0
+    assert seen == asked
+
+
+def test_all_states_and_one_are_two_wishes(iriscw):
+    """Which of them is meant is not guessed; a state that is mistyped is told the nearest."""
+    code, _, err = iriscw("jobs", "--all", "--state", "FAILED")
+    assert code == 2
+    assert "--state" in err
+    code, _, err = iriscw("jobs", "--state", "FAIELD")
+    assert (code, "did you mean FAILED?" in err) == (2, True)

@@ -3,7 +3,8 @@
 import click
 import pytest
 
-from iriscw.cli.kinds import Assignment, Duration, NodeCpu, SizeType
+from iriscw.cli.kinds import Assignment, Duration, NodeCpu, SizeType, StateType
+from iriscw.jobs.model import JobState
 from raised import that
 
 
@@ -16,6 +17,7 @@ from raised import that
         (Duration(), "90s", 90.0),
         (Assignment(), "A=b=c", ("A", "b=c")),
         (NodeCpu(), "250m", "250m"),
+        (StateType(), "running", JobState.RUNNING),
     ],
 )
 def test_texts_become_values(kind, text, value):
@@ -31,6 +33,10 @@ def test_texts_become_values(kind, text, value):
         (SizeType(), "9" * 30, that(comes_from="quantities.parse_size")),
         (SizeType(1), "0", that(names="1B")),
         (Duration(), "90", that(comes_from="quantities._length_ms")),
+        (Duration(), "90", that(names=("90s", "90m"))),
+        (StateType(), "FAIL", that(names="FAILED")),
+        (StateType(), "suspended", that(names="RUNNING")),
+        (StateType(), "Q", that(names=("RUNNING", "UNSCHEDULABLE"))),
         (Assignment(), "A", that(names="NAME=VALUE")),
         (Assignment(), "=b", that(names="NAME=VALUE")),
         (NodeCpu(), "0", that(names="0")),

@@ -21,6 +21,7 @@ from iriscw.cli.outcome import (
     exit_code,
     report,
     run_async,
+    spelled,
 )
 from iriscw.client.errors import JobFailed, NoController, ResultDamaged
 from iriscw.cloud.drivers.local.folder import WorkdirLocked
@@ -68,6 +69,40 @@ def test_one_line_with_the_way_out(capsys):
         "iriscw: RpcUnavailable: no connection; is the controller running? `iriscw up` starts one here; "
         "one that had a --workdir needs the same\n"
     )
+
+
+OPTIONS = {"worker_lease": "--worker-lease", "orphan_after": "--orphan-after", "bundle_exclude": "--bundle-exclude"}
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("worker_lease: 5 is less than 10", "--worker-lease: 5 is less than 10"),
+        ("orphan_after: worker_lease is 50 s", "--orphan-after: --worker-lease is 50 s"),
+        ("bundle_exclude: say so (bundle_exclude=, --bundle-exclude)", "--bundle-exclude: say so (--bundle-exclude)"),
+        ("a.yaml: timeouts.worker_lease: no", "a.yaml: timeouts.worker_lease: no"),
+        ("worker_lease", "worker_lease"),
+        ("bundle_exclude: not my_worker_lease", "--bundle-exclude: not my_worker_lease"),
+    ],
+)
+def test_options_are_spelled_as_they_are_given(said, shown):
+    """An error about an argument names the option; one about a file's keys stays as it is."""
+    assert spelled(said, OPTIONS) == shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["up", "--worker-lease", "5"], "--worker-lease: 5.0"),
+        (["up", "--orphan-after", "20", "--worker-lease", "50"], "and --worker-lease is 50 s"),
+        (["up", "--nodes", "0"], "--nodes: 0 "),
+        (["submit", "--gpu-class", "-", "--", "true"], "--gpu-class: '-'"),
+    ],
+)
+def test_errors_of_what_commands_call_name_their_options(iriscw, arguments, shown):
+    """Nobody who types a command knows the names that Python has for them."""
+    code, _, err = iriscw(*arguments)
+    assert (code, err.startswith("iriscw: "), shown in err) == (USAGE, True, True), err
 
 
 def test_a_way_out_says_what_the_error_does_not(capsys):

@@ -11,7 +11,7 @@ import pytest
 
 from iriscw.bench import control_plane, freezing as bench_freezing, pools, runtime, simulation, whole
 from iriscw.checkpoint.drivers.tiers import Tiers
-from iriscw.checkpoint.model import ListedArtifact
+from iriscw.checkpoint.model import ArtifactCopy, ListedArtifact
 from iriscw.cli import at_agent, at_controller, at_here, attempts, doctor, measure, output, reference
 from iriscw.cli.app import app
 from iriscw.cli.output import show, table
@@ -147,6 +147,7 @@ def cluster(monkeypatch):
             monkeypatch.setattr(module, "terminal_columns", lambda: columns)
 
     set_columns(COLUMNS)
+    monkeypatch.setattr(Tiers, "verify_copies", AsyncMock(return_value=[ArtifactCopy("ram", 1)]))
     monkeypatch.setattr(
         doctor,
         "examine",
@@ -175,6 +176,8 @@ LISTINGS = {
     ("nodes",): (),
     ("checkpoints",): ("--cluster",),
     ("doctor",): (),
+    ("tiers",): (),
+    ("verify",): ("ck-1",),
 }
 """Commands with a table of what there is, and what to say beside their names."""
 
@@ -182,7 +185,7 @@ FIGURES = {("bench", name) for name in ("control-plane", "end-to-end", "freeze",
 """Tables of figures of a few digits, a column for each size; their texts are the program's own."""
 
 LINES = {
-    *(("checkpoint",), ("restore",), ("resume",), ("connect",), ("submit",), ("wait",)),
+    *(("checkpoint",), ("move",), ("restore",), ("resume",), ("connect",), ("submit",), ("wait",)),
     *(("sim", "run"), ("sim", "replay")),
 }
 """Commands that write lines."""
@@ -233,7 +236,7 @@ def test_tables_fit_a_terminal(iriscw, cluster, names, columns):
     assert max(map(len, lines)) <= columns, out
     assert [each for each in NAMES.get(names, ()) if each not in out] == [], out
     whole = json.loads(iriscw(*names, *LISTINGS[names], "-o", "json")[1])
-    assert SENTENCE in json.dumps(whole) or names == ("checkpoints",)
+    assert SENTENCE in json.dumps(whole) or names in (("checkpoints",), ("tiers",), ("verify",))
     if isinstance(whole, list) and names != ("doctor",):
         first = next(iter(whole[0].values()))
         assert lines[1].startswith(first + " "), out
@@ -252,12 +255,14 @@ def findings(monkeypatch):
     """Have what needs a cluster, or a checkpoint of this machine, show one row."""
     monkeypatch.setattr(Examination, "run", AsyncMock(return_value=[wrong("c", SENTENCE, SENTENCE)]))
     monkeypatch.setattr(Tiers, "listing", AsyncMock(return_value=[ListedArtifact("ck-1", "ram", 1)]))
+    monkeypatch.setattr(Tiers, "verify_copies", AsyncMock(return_value=[ArtifactCopy("ram", 1)]))
 
 
 ASKED = {
     "job": ("job", "x"),
     "inspect tree": ("inspect", "tree", f"/fleet/{GROUP}"),
     "checkpoints": ("checkpoints", "--state-dir", "{tmp}"),
+    "verify": ("verify", "ck-1", "--state-dir", "{tmp}"),
     "doctor --kube": ("doctor", "--kube", "{tmp}/cluster.yaml"),
 }
 """What says more than the words of the page."""

@@ -69,6 +69,21 @@ async def test_a_folder_travels_before_its_job(folder, breaks, monkeypatch, capl
     assert zipfile.ZipFile(io.BytesIO(data)).namelist() == ["data/x", "train.py"]
 
 
+async def test_what_fits_nothing_is_told_once(folder, caplog):
+    """All such patterns in one line: one is mistyped, or out of date. What is left out anyhow fits."""
+    (folder / ".git").mkdir()
+    store = Store()
+    async with RpcServer([store], authenticate=TokensOfDouble) as server:
+        await server.listen_tcp("127.0.0.1", 0)
+        async with connect(str(server.address), TOKEN) as client:
+            left_out = ["data/", "*.ckpt", ".git", "models"]
+            await client.submit(Command(["true"]), name="n", bundle=folder, bundle_exclude=left_out)
+    (told,) = (each for each in caplog.records if each.name == "iriscw.client")
+    assert told.levelno == logging.WARNING
+    assert "'*.ckpt', 'models'" in told.getMessage()
+    assert "data" not in told.getMessage().partition("leave out:")[2]
+
+
 async def test_what_cannot_travel_is_named(folder, client, controller):
     """A link, or no folder at all, is refused before anything is submitted."""
     with pytest.raises(InvalidBundleFolder, check=that(names="nosuch")):

@@ -4,6 +4,7 @@ import errno
 import os
 from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import given, strategies as st
 
@@ -119,6 +120,34 @@ async def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     await held.give(KEY, ["3"])
     for each in (held, HeldAttempts(tmp_path)):
         assert await each.of(KEY) == ("1", "3")
+
+
+async def test_many_workers_are_given_by_few_writes(tmp_path: Path) -> None:
+    """What leaves for a hundred workers at once is not handed to the disk a hundred times; one that cannot be written
+    keeps no other.
+    """
+    held = HeldAttempts(tmp_path)
+    keys = [(f"w-{number}", "i") for number in range(100)]
+    for key in keys:
+        await held.of(key)
+    (tmp_path / "w-7#i").mkdir()
+    refused = []
+
+    async def give(key: tuple[str, str]) -> None:
+        try:
+            await held.give(key, [f"{key[0]}-a", f"{key[0]}-b"])
+        except HeldBroken:
+            refused.append(key)
+
+    async with anyio.create_task_group() as tasks:
+        for key in keys:
+            tasks.start_soon(give, key)
+    assert held.giving.writes <= 2
+    assert refused == [keys[7]]
+    assert [key for key in keys if not held.owns(key, f"{key[0]}-a")] == refused
+    (tmp_path / "w-7#i").rmdir()
+    again = HeldAttempts(tmp_path)
+    assert [len(await again.of(key)) for key in keys] == [2] * 7 + [0] + [2] * 92
 
 
 async def test_retain(tmp_path: Path) -> None:

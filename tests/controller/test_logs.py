@@ -261,6 +261,17 @@ async def test_many_attempts_are_opened_by_one_write(tmp_path: Path, monkeypatch
     assert again.statistics().attempts == 301
 
 
+async def test_attempts_that_are_opened_at_once_are_one_write(tmp_path: Path) -> None:
+    """A job that begins on a hundred workers is not handed to the disk a hundred times."""
+    store = await LogStore.open(tmp_path)
+    async with anyio.create_task_group() as tasks:
+        for index in range(100):
+            tasks.start_soon(store.begin, JOB, index, 0, f"{index:016x}")
+    assert store.rolls[JOB].writes <= 2
+    again = await LogStore.open(tmp_path)
+    assert sorted(each.index for each in again.attempts(JOB)) == list(range(100))
+
+
 async def test_half_a_line_of_the_roll(tmp_path: Path) -> None:
     """What was being written when the machine stopped is nobody's name, nor is what begins behind it."""
     store = await LogStore.open(tmp_path)

@@ -1,5 +1,6 @@
 """The controller as a process: an ordered stop, named errors in one line, and a kill that loses nothing."""
 
+import gc
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from controller_world import CLIENTS, submission
 
 from iriscw.cli.serve import controller
 from iriscw.controller.__main__ import main
+from iriscw.controller.serve import serve
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.pacing import short_turned_loop
@@ -91,6 +93,19 @@ async def test_killed_controller_keeps_what_it_acknowledged(tmp_path: Path) -> N
     assert "stopping on SIGTERM" in second.lines[-1]["message"]
     serving = [line["message"] for each in (first, second) for line in each.lines if "serving on" in line["message"]]
     assert serving[0] == serving[1], "workers that lived on find it where it was"
+
+
+async def test_what_was_there_before_is_not_looked_at_by_collections(tmp_path: Path) -> None:
+    """When it serves, all that there is is set aside: a collection looks at what came since."""
+    (tmp_path / "cluster.yaml").write_text(CONFIG)
+    looked_at: list[int] = []
+
+    def ready(_: object) -> None:
+        looked_at.append(len(gc.get_objects()))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    await serve(tmp_path / "cluster.yaml", state_dir=tmp_path / "state", ready=ready)
+    assert looked_at[0] < gc.get_freeze_count() / 100
 
 
 def test_port_in_use(tmp_path: Path) -> None:

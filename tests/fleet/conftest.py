@@ -139,6 +139,28 @@ def labels() -> Callable[..., dict[str, str]]:
     return make
 
 
+@pytest.fixture
+def pool(labels: Callable[..., dict[str, str]]) -> Callable[..., NodePool]:
+    """A slice's pool, of which some nodes are ready."""
+
+    def make(nodes: int = 0, uid: str = "u1", total: int = 2, **changes: Any) -> NodePool:
+        ready = tuple(Node(f"n{index}", f"nu{index}", ready=True) for index in range(nodes))
+        return NodePool("iris-gpu-a", uid, "1", labels(), total, nodes=ready, **changes)
+
+    return make
+
+
+@pytest.fixture
+def pod(labels: Callable[..., dict[str, str]]) -> Callable[..., Pod]:
+    """The pod of a worker's incarnation."""
+
+    def make(incarnation: str = "i1", uid: str = "u1", worker: str = "iris-gpu-a-0", **changes: Any) -> Pod:
+        name = f"{worker}-{incarnation}"
+        return Pod(name, uid, "1", labels("iris-gpu-a", worker, incarnation), **changes)
+
+    return make
+
+
 def demand(count: int = 1, *, gang: int = 1, what: Capacity | None = None, name: str = "job") -> DemandChanged:
     return DemandChanged((DemandEntry(name, what or attrs.evolve(BIG, disk_bytes=0), (), count, gang, 0),))
 

@@ -3,9 +3,10 @@
 from iriscw.fleet.model import PodState, WorkerInfo, worker_name
 from iriscw.fleet.signals import PodReported, SliceBriefed
 from iriscw.fleet.slices import rules as slice_rules
-from iriscw.runtime.vocabulary import SECOND, Run, Tell
+from iriscw.runtime.vocabulary import SECOND, CancelTimer, Run, SetTimer, Tell
 
 NAME = "iris-gpu-a"
+FIRST, OTHER = worker_name(NAME, 0), worker_name(NAME, 1)
 
 
 def send(it, ctx, message):
@@ -23,6 +24,16 @@ def told(commands, kind):
     return [c.message for c in commands if isinstance(c, Tell) and isinstance(c.message, kind)]
 
 
+def timers(commands):
+    """Return the clocks that are started, by key."""
+    return {command.key: command for command in commands if isinstance(command, SetTimer)}
+
+
+def stopped(commands):
+    """Return the keys of the clocks that are stopped."""
+    return [command.key for command in commands if isinstance(command, CancelTimer)]
+
+
 def brief(pool=None, uid="", doomed="", pods=()):
     """Return what a slice is told first."""
     return SliceBriefed(9000 * SECOND, uid, doomed, pool, pods, 30 * SECOND, 45 * SECOND)
@@ -34,3 +45,16 @@ def registered(it, index, incarnation="i1"):
     config = it.seed.config
     info = WorkerInfo(name, incarnation, NAME, config.name, config.per_worker, config.attributes, "")
     return PodReported(name, PodState.REGISTERED, info, "", 0)
+
+
+def unregistered(index, state=PodState.STARTING, failures=0):
+    """Return the report of a worker that is not."""
+    return PodReported(worker_name(NAME, index), state, None, "pulling its image", failures)
+
+
+def whole(it, ctx, pool):
+    """Have a slice of two workers be ready."""
+    for message in (brief(pool(nodes=2)), registered(it, 0), registered(it, 1)):
+        send(it, ctx, message)
+    assert it.state.value == "ready"
+    return it

@@ -18,13 +18,15 @@ def test_estimate_is_the_median_of_what_was_seen():
     assert known.slow_after(7) == 33 * SECOND
 
 
-@pytest.mark.parametrize(("short", "allowed"), [(0, 20), (1, 20), (3, 10), (6, 2), (8, 0), (10, 0)])
+@pytest.mark.parametrize(
+    ("short", "allowed"), [(0, 40), (19, 40), (20, 20), (49, 20), (50, 4), (79, 4), (80, 0), (100, 0)]
+)
 def test_churn_limits_growth_step_by_step(short, allowed):
-    """The share of short lives allows all, half, a tenth, nothing."""
+    """The share of short lives allows all, half, a tenth, nothing; a bound belongs to the step that it begins."""
     known = Experience()
-    for index in range(10):
+    for index in range(100):
         known.ended(SECOND, lived=SECOND if index < short else SHORT_LIFE, failed=True)
-    assert known.allowed(20, 2 * SECOND) == allowed
+    assert known.allowed(40, 2 * SECOND) == allowed
 
 
 def test_few_samples_say_nothing():
@@ -44,4 +46,5 @@ def test_what_was_let_go_is_no_churn_and_windows_end():
     for _ in range(3):
         known.ended(10, lived=1, failed=True)
     assert known.churn_percent(11) == 50
+    assert known.churn_percent(9 + CHURN_WINDOW) == 100, "those that ended first are forgotten"
     assert known.churn_percent(10 + CHURN_WINDOW) == 0

@@ -54,3 +54,11 @@ def test_a_bucket_gives_all_of_its_rate(pauses, burst, interval):
         now += min(pause, interval * (burst - 1))  # so it never stands full, where what falls in is lost
         taken += bucket.take(burst, now)
         assert taken == now // interval
+
+
+def test_a_full_bucket_saves_nothing_up():
+    """Time that passes while it is full, or fills it, does not count for the next token."""
+    bucket = TokenBucket(2, 10)
+    bucket.take(1, 0)
+    assert bucket.take(2, 15) == 2
+    assert bucket.wait(15) == 10

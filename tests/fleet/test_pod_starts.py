@@ -2,55 +2,31 @@
 
 import attrs
 import pytest
+from pod_desk import WORKER, losses, reports, runs, send, start, stopped, timers
 
 from iriscw.cloud.effects import CreatePod, DeletePod
 from iriscw.cloud.lifecycle import PodHealth
-from iriscw.cloud.model import LABEL_INCARNATION, Attributes, Pod, PodPhase, Upserted
+from iriscw.cloud.model import LABEL_INCARNATION, Attributes, PodPhase, Upserted
 from iriscw.fleet import pods
-from iriscw.fleet.messages import WorkerDialled, WorkerLost
+from iriscw.fleet.messages import WorkerDialled
 from iriscw.fleet.model import PodState, Trouble
-from iriscw.fleet.signals import CheckStart, PodBriefed, PodReported, PodSeen, PodVanished, TryAgain
+from iriscw.fleet.signals import CheckStart, PodSeen, PodVanished, TryAgain
 from iriscw.fleet.slices.slice import MAX_POD_FAILURES
-from iriscw.runtime.vocabulary import CancelTimer, Completed, Run, SetTimer, Tell
+from iriscw.runtime.vocabulary import Completed
 
-WORKER = "iris-gpu-a-0"
 IMAGE = {"reason": "ErrImagePull", "message": "not found"}
-
-
-def send(place, ctx, message):
-    return pods.RULES[type(message)](place, message, ctx) or ()
-
-
-def runs(commands):
-    return [command.effect for command in commands if isinstance(command, Run)]
 
 
 def clock(commands):
     """Return how long the clock was set for; None if it was stopped, empty if nothing was said of it."""
-    set_to = [each.delay for each in commands if isinstance(each, SetTimer) and each.key == "start"]
-    stopped = [None for each in commands if isinstance(each, CancelTimer) and each.key == "start"]
-    return set_to + stopped
-
-
-def reports(commands):
-    return [each.message for each in commands if isinstance(each, Tell) and isinstance(each.message, PodReported)]
-
-
-@pytest.fixture
-def pod(labels):
-    def make(incarnation, **changes):
-        return Pod(f"{WORKER}-{incarnation}", "u1", "1", labels("iris-gpu-a", WORKER, incarnation), **changes)
-
-    return make
+    set_to = [each.delay for key, each in timers(commands).items() if key == "start"]
+    return set_to + [None for key in stopped(commands) if key == "start"]
 
 
 @pytest.fixture
 def starting(place, ctx, pod):
     """A place whose pod exists and whose worker has not dialled."""
-    (create,) = runs(send(place, ctx, PodBriefed(())))
-    send(place, ctx, Completed("pod", create, pod(place.incarnation)))
-    assert place.state is PodState.STARTING
-    return place
+    return start(place, ctx, pod)
 
 
 def test_a_pod_in_trouble_has_so_much_time(starting, ctx, pod):
@@ -77,7 +53,7 @@ def test_its_time_over_it_is_replaced_and_says_why(starting, ctx, pod):
     send(starting, ctx, PodSeen(pod(first, **IMAGE)))
     commands = send(starting, ctx, CheckStart())
     assert runs(commands) == [DeletePod(f"{WORKER}-{first}", "u1")]
-    (lost,) = [each.message for each in commands if isinstance(each, Tell) and isinstance(each.message, WorkerLost)]
+    (lost,) = losses(commands)
     assert (lost.incarnation, lost.fenced) == (first, False)  # until it is gone it may still come to run
     (told,) = reports(commands)
     assert told.failures == 1

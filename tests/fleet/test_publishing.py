@@ -2,13 +2,13 @@
 
 import attrs
 import pytest
-from group_desk import send
+from group_desk import begin, send
 
 from iriscw.fleet.groups import group as groups
 from iriscw.fleet.messages import SliceChanged
 from iriscw.fleet.model import SliceRow, SliceState, Trouble
 from iriscw.fleet.records import SlicePoolCreated, SliceRequested
-from iriscw.fleet.signals import PodsListed, PoolsListed, SliceReported, Takeover
+from iriscw.fleet.signals import SliceReported
 from iriscw.runtime.vocabulary import ActorPath, Emit, StopReason, Terminated
 
 S, T = SliceState, Trouble
@@ -25,10 +25,7 @@ def one(group, ctx):
     """A group with one slice, that has begun."""
     it = group(min_slices=1)
     groups.apply(it, SliceRequested("s1", ctx.wall))
-    groups.resume(it, ctx)
-    for message in (PoolsListed(()), PodsListed(()), Takeover()):
-        send(it, ctx, message)
-    return it
+    return begin(it, ctx)
 
 
 def report(state, ctx, trouble=T.NONE, *, reason="why", uid="u"):
@@ -85,8 +82,6 @@ def test_a_slice_whose_actor_is_given_up_is_published(one, ctx):
 def test_after_a_restart_nothing_is_known_of_before(one, ctx):
     """What is published says so."""
     send(one, ctx, report(S.READY, ctx))
-    groups.resume(one, ctx)
-    for message in (PoolsListed(()), PodsListed(()), Takeover()):
-        send(one, ctx, message)
+    begin(one, ctx)
     (event,) = published(send(one, ctx, report(S.READY, ctx))[1])
     assert event == attrs.evolve(event, was=None, trouble_was=T.NONE)

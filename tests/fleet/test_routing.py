@@ -9,7 +9,8 @@ from hypothesis import given, strategies as st
 from iriscw.cloud.model import Attributes, Capacity, Constraint, Mode, Op
 from iriscw.fleet.messages import DemandEntry
 from iriscw.fleet.model import FREEZABLE, Availability, GroupConfig
-from iriscw.fleet.routing import Bay, GroupOffer, IdleSlice, misfit, route, spreads
+from iriscw.fleet.routing import Bay, GroupOffer, misfit, route, spreads
+from iriscw.fleet.useless import IdleSlice
 from iriscw.runtime.vocabulary import SECOND
 
 WORKER = Capacity(8000, 64, 100, 8, "H100")
@@ -30,13 +31,23 @@ def offer(
     later=None,
     availability=Availability.AVAILABLE,
     known=(),
+    going=0,
     **config,
 ):
     usual = {"per_worker": WORKER, "attributes": Attributes({"region": "lga1"}), "max_slices": 100}
     made = GroupConfig(name, **{**usual, **config})
     later = room if later is None else later
     return GroupOffer(
-        made, availability, "because", absorbing, room, waiting, idle=idle, later=later, known=tuple(known)
+        made,
+        availability,
+        "because",
+        absorbing,
+        room,
+        waiting,
+        idle=idle,
+        later=later,
+        known=tuple(known),
+        going=going,
     )
 
 
@@ -44,11 +55,6 @@ def idle_slice(name, *workers):
     """Return a slice of group g in region lga1 whose workers say this of themselves, besides what the group names."""
     usual = {"region": "lga1", "group": "g", "slice-id": name}
     return IdleSlice(name, tuple(Attributes({**usual, **each}) for each in workers))
-
-
-def test_tasks_are_packed_into_as_few_slices_as_fit():
-    """Nine tasks of an eighth of a worker need two slices of one worker."""
-    assert route([entry(count=9)], [offer()]).wanted == {"g": 2}
 
 
 def test_small_tasks_fill_what_big_ones_left():
@@ -77,13 +83,6 @@ def test_lower_priority_number_takes_first_and_the_rest_falls_through():
     assert routing.wanted == {"b": 2, "a": 1}
 
 
-def test_preferences_come_before_priority():
-    """A group that meets more preferences is filled first."""
-    liked = Constraint("region", Op.EQ, ("ord1",), Mode.PREFERRED)
-    there = offer("b", priority=9, attributes=Attributes({"region": "ord1"}))
-    assert route([entry(constraints=(liked,))], [offer("a", priority=1), there]).wanted == {"a": 0, "b": 1}
-
-
 def test_lower_bands_are_routed_first():
     """With room for one slice the lower band gets it."""
     whole = attrs.evolve(TASK, gpu_count=8)
@@ -93,16 +92,52 @@ def test_lower_bands_are_routed_first():
     assert "no group takes 1 more" in reasons["late"]
 
 
-@pytest.mark.parametrize(("gang", "num_vms", "slices"), [(16, 2, 1), (16, 4, 1), (8, 1, 1), (9, 2, 1)])
-def test_a_gang_goes_into_one_slice(gang, num_vms, slices):
-    """A gang takes workers of one slice together (INV-J4)."""
-    assert route([entry(count=gang, gang=gang)], [offer(num_vms=num_vms)]).wanted == {"g": slices}
+@pytest.mark.parametrize(
+    ("count", "gang", "num_vms", "slices"),
+    [
+        (16, 16, 4, 1),
+        (32, 16, 4, 1),
+        (48, 16, 4, 2),
+        (16, 16, 3, 1),
+        (32, 16, 3, 2),
+        (4, 2, 1, 2),
+        (10, 2, 2, 3),
+        (8, 8, 1, 1),
+        (9, 9, 2, 1),
+    ],
+)
+def test_gangs_take_whole_workers_of_one_slice(count, gang, num_vms, slices):
+    """As many share a slice as have all their workers there; none takes a worker that another has begun (INV-J4)."""
+    assert route([entry(count=count, gang=gang)], [offer(num_vms=num_vms)]).wanted == {"g": slices}
 
 
-def test_two_gangs_share_a_slice_only_if_both_fit_whole():
-    """A slice of four workers takes two gangs of two, not one and a half."""
-    assert route([entry(count=32, gang=16)], [offer(num_vms=4)]).wanted == {"g": 1}
-    assert route([entry(count=48, gang=24)], [offer(num_vms=4)]).wanted == {"g": 2}
+def test_what_a_gang_leaves_is_there_for_others():
+    """The rest of its last worker, and the workers of its slice that it does not need."""
+    gang = entry("gang", count=12, gang=12)
+    assert route([gang, entry("rest", count=4)], [offer(num_vms=2)]).wanted == {"g": 1}
+    assert route([gang, entry("rest", count=5)], [offer(num_vms=2)]).wanted == {"g": 2}
+    assert route([gang, entry("rest", count=12)], [offer(num_vms=3)]).wanted == {"g": 1}
+
+
+def test_a_gang_that_finds_no_slice_takes_nothing():
+    """Not even a part of one: a gang runs whole or not at all (INV-J4)."""
+    routing = route([entry(count=32, gang=16)], [offer(room=1, num_vms=2)])
+    assert routing.wanted == {"g": 1}
+    assert "no group takes 16 more now" in routing.reasons[0][1]
+
+
+def test_bigger_gangs_come_first():
+    """Whatever their names: what is hardest to place is placed while there is room."""
+    routing = route([entry("a", count=8), entry("b", count=16, gang=16)], [offer(room=1, num_vms=2)])
+    assert "no group" in dict(routing.reasons)["a"]
+    assert "no group" not in dict(routing.reasons)["b"]
+
+
+def test_preferences_come_before_priority():
+    """The group that meets more of them is filled first; a dislike does not forbid, and the others take the rest."""
+    liked = Constraint("region", Op.EQ, ("ord1",), Mode.PREFERRED)
+    there = offer("b", room=1, priority=9, attributes=Attributes({"region": "ord1"}))
+    assert route([entry(count=16, constraints=(liked,))], [offer("a", priority=1), there]).wanted == {"a": 1, "b": 1}
 
 
 @pytest.mark.parametrize(
@@ -197,7 +232,9 @@ def test_idle_slices_that_do_not_do_for_a_gang_are_not_kept(asked):
     mixed = [old[0], idle_slice("s2", NEW), idle_slice("s3", OLD, NEW)]
     routing = route([gang], [offer(idle=3, known=mixed, room=3, absorbing=0)])
     assert (routing.wanted, routing.unfit) == ({"g": 4}, {"g": ("s1", "s3")})
-    assert route([gang], [offer(idle=2, known=old, room=3)]).wanted == {"g": 0}
+    assert route([gang], [offer(idle=2, known=old, room=1)]).wanted == {"g": 0}
+    replaced = route([gang], [offer(idle=2, known=old, room=3)])
+    assert (replaced.wanted, replaced.renew) == ({"g": 3}, {"g": 1}), "with the room of one of them all of it fits"
     liked = attrs.evolve(gang, constraints=(attrs.evolve(asked, mode=Mode.PREFERRED),))
     assert route([liked], [offer(idle=2, known=old)]).unfit == {"g": ()}
 
@@ -296,15 +333,48 @@ def test_never_is_what_the_configuration_says(demand, never):
     assert route([demand], [there, other]).never == (), "one group is enough"
 
 
-def test_what_only_workers_know_is_given_a_chance():
-    """Its Python and what it can do are known only when a worker is there: a new one may have it."""
-    wanted = Constraint("python", Op.EQ, ("3.11",)), Constraint(FREEZABLE, Op.EXISTS)
-    assert misfit(offer().config, entry(constraints=wanted)) == ""
+@pytest.mark.parametrize(
+    ("op", "known", "fits"),
+    [
+        (Op.EQ, {}, True),
+        (Op.EXISTS, {}, True),
+        (Op.NOT_EXISTS, {}, False),
+        (Op.EQ, {"python": "3.9"}, False),
+        (Op.EQ, {"python": "3.11"}, True),
+    ],
+)
+def test_a_python_that_a_group_has_is_no_guess(op, known, fits):
+    """Only where the group says nothing a worker may bring any."""
+    values = ("3.11",) if op is Op.EQ else ()
+    config = offer(attributes=Attributes(known)).config
+    assert (misfit(config, entry(constraints=(Constraint("python", op, values),))) == "") == fits
 
 
-def test_without_groups_there_is_a_sentence_too():
-    """An empty fleet says so."""
+def test_nothing_that_waits_and_no_group_have_their_sentence_too():
+    """A demand for no task has none; an empty fleet says so."""
+    assert route([entry(count=0)], [offer()]).reasons == ()
     assert route([entry()], []).reasons == (("a", "there is no scale group"),)
+
+
+def test_many_groups_are_not_all_named():
+    """Three of them with what they lack, and how many more there are."""
+    routing = route([entry(what=Capacity(9000, 1))], [offer(f"g{index}") for index in range(5)])
+    text = routing.reasons[0][1]
+    assert ("g2:" in text, "g3:" in text, "and 2 more" in text) == (True, False, True)
+    routing = route([entry(count=99)], [offer(f"g{index}", room=0) for index in range(5)])
+    assert "'g2'" in routing.reasons[0][1]
+    assert "'g3'" not in routing.reasons[0][1]
+
+
+def test_one_task_is_one_task():
+    """Sentences are English, and say why a group takes nothing where it knows."""
+    closed = offer(room=1, availability=Availability.QUOTA_EXCEEDED)
+    text = route([entry(count=9)], [closed]).reasons[0][1]
+    assert text.startswith("8 tasks for new slices of 'g'; no group takes 1 more now: 'g' is ")
+    assert "(because)" in text
+    assert route([entry()], [offer()]).reasons[0][1].startswith("1 task for")
+    silent = attrs.evolve(closed, reason="", room=0)
+    assert "(" not in route([entry()], [silent]).reasons[0][1]
 
 
 shapes = st.builds(
@@ -392,13 +462,3 @@ def test_gangs_of_many_shapes_are_tried_without_being_packed(monkeypatch):
     shapes = [attrs.evolve(TASK, cpu_milli=1000 + n) for n in range(50)]
     route([entry(f"e{n:02}", what, count=16, gang=16, by="region") for n, what in enumerate(shapes)], fleet)
     assert 50 <= len(packed) <= 100
-
-
-@given(st.lists(st.tuples(shapes, st.integers(1, 40)), max_size=5), shapes, st.integers(0, 60), st.integers(0, 4))
-def test_a_bay_says_how_much_room_it_has(before, demand, count, untouched):
-    """As much as is packed then, whatever was packed before."""
-    bay = Bay(offer(num_vms=2).config, untouched)
-    for what, number in before:
-        bay.place(what, number, 1)
-    room = bay.has_room(demand, count)
-    assert bay.place(demand, count, 1) == room

@@ -1,18 +1,33 @@
-"""A group: pure decisions about its size, its closures and its cordons."""
+"""A group's size: what it asks for, what keeps it from that, what goes, and what a policy says."""
 
 from __future__ import annotations
 
-import attrs
 import pytest
-from group_desk import send, told
+from group_desk import answer, begin, ready_slices, row, send, told
+from group_walk import Walk
 
-from iriscw.cloud.effects import DeleteNodePool
-from iriscw.cloud.model import NodePool, Pod
 from iriscw.fleet.groups import group as groups
-from iriscw.fleet.groups.scaling import ANSWER_AGE, POLICY_REPORTS_EVERY, close, count_slices, view_of
-from iriscw.fleet.messages import Cordon, PolicyFailed, SchedulerStarted, Uncordon
-from iriscw.fleet.model import Availability, SliceRow, SliceState, Trouble
-from iriscw.fleet.records import SliceDeleted, SliceDoomed, SliceRequested
+from iriscw.fleet.groups.experience import MIN_SAMPLES, SHORT_LIFE
+from iriscw.fleet.groups.group import Closure
+from iriscw.fleet.groups.scaling import (
+    ANSWER_AGE,
+    KEEP_ABOVE_CHURN_PERCENT,
+    availability,
+    close,
+    count_slices,
+    is_closed,
+)
+from iriscw.fleet.messages import (
+    Cordon,
+    ReopenGroup,
+    SchedulerStarted,
+    Uncordon,
+)
+from iriscw.fleet.model import Availability, SliceState, Trouble
+from iriscw.fleet.records import (
+    SliceDoomed,
+    SliceRequested,
+)
 from iriscw.fleet.signals import (
     CordonAnswered,
     Dismiss,
@@ -21,13 +36,19 @@ from iriscw.fleet.signals import (
     Overdue,
     PodsListed,
     PoolsListed,
-    SliceBriefed,
-    SliceReported,
     SliceStarted,
     SlicesWanted,
     Takeover,
 )
-from iriscw.runtime.vocabulary import SECOND, ActorPath, Continue, Emit, Run, Spawn, StopChild
+from iriscw.runtime.vocabulary import (
+    SECOND,
+    ActorPath,
+    Continue,
+    Run,
+    Spawn,
+)
+
+S = SliceState
 
 
 @pytest.fixture
@@ -36,42 +57,31 @@ def ctx(ctx):
     return ctx
 
 
-def row(name, state, ctx, *, trouble=Trouble.NONE, idle=False, used=True, bare=False, workers=("w",)):
-    return SliceReported(
-        row=SliceRow(name, "gpu", state, trouble, "why", ctx.wall, ctx.wall, workers=workers),
-        pool_uid="u",
-        idle_since=ctx.now if idle else None,
-        ready_since=ctx.now if state is SliceState.READY else None,
-        used=used,
-        stuck=False,
-        bare=bare,
-    )
+@pytest.fixture
+def opened(group, ctx):
+    """A group that knows all that it waits for."""
+    return lambda **changes: begin(group(**changes), ctx)
 
 
 @pytest.fixture
-def opened(group, ctx):
-    def make(**changes):
-        it = group(**changes)
-        groups.resume(it, ctx)
-        for message in (PoolsListed(()), PodsListed(()), Takeover()):
-            send(it, ctx, message)
-        assert it.sight.opened
-        return it
-
-    return make
+def walk(group, ctx):
+    """A group before an honest world."""
+    return lambda **changes: Walk(group, ctx, **changes)
 
 
-def ready_slices(it, ctx, count):
-    """Have so many slices requested and ready, each idle from a second later than the one before."""
-    facts, _ = send(it, ctx, SlicesWanted(count))
-    names = [fact.slice_id for fact in facts if isinstance(fact, SliceRequested)]
+def grown(it, count=1, *, idle=True):
+    """Have so many slices asked for and be ready; nothing is wanted after that."""
+    it.send(SlicesWanted(count))
+    names = [*it.slices]
     assert len(names) == count
     for name in names:
-        send(it, ctx, SliceStarted(name))
-        send(it, ctx, row(name, SliceState.READY, ctx, idle=True))
-        ctx.later(1)
-    send(it, ctx, SlicesWanted(0))
+        it.ctx.later(1)
+        it.report(name, S.READY, idle=idle)
+    it.send(SlicesWanted(0))
     return names
+
+
+# Growing
 
 
 @pytest.mark.parametrize("missing", [PoolsListed(()), PodsListed(()), Takeover()])
@@ -106,9 +116,86 @@ def test_rounds_are_apart_by_the_delay(opened, ctx):
     assert len(facts) == 1
 
 
+def test_new_slices_are_shown_at_once(walk):
+    """The report of a look counts what that look has asked for, and what can still be."""
+    it = walk(max_slices=3)
+    it.send(SlicesWanted(2))
+    assert (it.reported.row.slices, it.reported.absorbing, it.reported.room) == (2, 2, 1)
+    assert it.reported.availability is Availability.COOLDOWN
+    it.send(SlicesWanted(0))
+    close(it.it, Trouble.QUOTA, "no quota", it.ctx)
+    it.send(Evaluate())
+    assert (it.reported.availability, it.reported.room) == (Availability.QUOTA_EXCEEDED, 0)
+
+
+def test_availability_says_what_keeps_a_group_from_growing(walk):
+    """Waiting for machines before the bound, the bound before churn, churn before the delay."""
+
+    def now(it):
+        return availability(it.it, count_slices(it.it, it.ctx.now), it.ctx.now)[0]
+
+    it = walk(max_slices=1)
+    assert now(it) is Availability.AVAILABLE
+    it.send(SlicesWanted(1))
+    assert now(it) is Availability.AT_MAX
+    (name,) = it.slices
+    it.report(name, S.BOOTING, Trouble.CAPACITY)
+    assert now(it) is Availability.NO_CAPACITY
+    it = walk(max_slices=2)
+    it.send(SlicesWanted(1))
+    assert now(it) is Availability.COOLDOWN
+    for _ in range(MIN_SAMPLES):
+        it.it.sight.experience.ended(it.ctx.now, lived=0, failed=True)
+    assert now(it) is Availability.CHURNING
+    it.send(Evaluate())
+    assert it.reported.availability is Availability.CHURNING
+
+
+def test_a_look_costs_one_pass_over_the_slices(opened, ctx):
+    """With a thousand slices heartbeats do not reach the group, and a busy slice's report asks for no look."""
+    it = opened(max_slices=1000)
+    for index in range(1000):
+        groups.apply(it, SliceRequested(f"s{index}", 0))
+        it.sight.reports[f"s{index}"] = row(f"s{index}", S.READY, ctx)
+    _, commands = send(it, ctx.later(1), row("s5", S.READY, ctx, idle=True))
+    assert not [c for c in commands if isinstance(c, Continue)]
+    assert ctx.now > SECOND
+
+
+def test_each_thing_that_comes_due_is_looked_at_in_its_instant(walk):
+    """The end of a pause, of the delay between rounds, of the wait before slices are given up."""
+    timing = walk().it.config.timing
+    it = walk()
+    it.send(SlicesWanted(1))
+    asked_at = it.ctx.now
+    it.ctx.later(9)
+    it.send(Evaluate())
+    it.ring("evaluate")
+    assert it.ctx.now == asked_at + timing.scale_up_delay
+    it.send(SlicesWanted(0))
+    unwanted_at = it.ctx.now
+    (name,) = it.slices
+    it.report(name, S.BOOTING)
+    while it.ctx.now < unwanted_at + timing.scale_down_delay:
+        assert not it.it.promises[name].doomed
+        it.ring("evaluate")
+    assert it.ctx.now == unwanted_at + timing.scale_down_delay
+    assert it.it.promises[name].doomed
+    close(it.it, Trouble.QUOTA, "no quota", it.ctx)
+    until = it.it.sight.closure.until
+    it.send(Evaluate())
+    while it.ctx.now < until:
+        it.ring("evaluate")
+    assert it.ctx.now == until
+    assert it.reported.availability is Availability.AVAILABLE
+
+
+# Failures and pauses
+
+
 def test_failed_slice_is_doomed_and_closes_the_group(opened, ctx):
     """Each trouble closes the group in its own way; the record precedes the dismissal (INV-F5)."""
-    for trouble, availability in (
+    for trouble, said in (
         (Trouble.QUOTA, Availability.QUOTA_EXCEEDED),
         (Trouble.INVALID, Availability.INVALID),
         (Trouble.SLOW_BOOT, Availability.BACKOFF),
@@ -119,10 +206,10 @@ def test_failed_slice_is_doomed_and_closes_the_group(opened, ctx):
         facts, _ = send(it, ctx, SlicesWanted(1))
         name = facts[0].slice_id
         send(it, ctx, SliceStarted(name))
-        facts, commands = send(it, ctx, row(name, SliceState.FAILED, ctx, trouble=trouble))
+        facts, commands = send(it, ctx, row(name, S.FAILED, ctx, trouble))
         assert SliceDoomed(name, "why") in facts
         assert told(commands, Dismiss) == [Dismiss("why")]
-        assert told(commands, GroupReported)[-1].availability is availability
+        assert told(commands, GroupReported)[-1].availability is said
         assert (it.sight.closure.until is None) == (trouble is Trouble.INVALID)
 
 
@@ -134,13 +221,13 @@ def test_a_slice_that_fails_is_replaced_where_no_other_one_may_be(opened, ctx):
     name = next(iter(it.promises))
     for pauses in range(1, 4):
         send(it, ctx, SliceStarted(name))
-        facts, commands = send(it, ctx, row(name, SliceState.FAILED, ctx, trouble=Trouble.WORKERS))
+        facts, commands = send(it, ctx, row(name, S.FAILED, ctx, Trouble.WORKERS))
         assert (SliceDoomed(name, "why") in facts, told(commands, Dismiss)) == (True, [Dismiss("why")])
-        send(it, ctx, row(name, SliceState.DELETING, ctx))
+        send(it, ctx, row(name, S.DELETING, ctx))
         paused = it.sight.closure.until - ctx.now
         assert 2 ** (pauses - 1) * it.config.timing.failure_backoff >= paused > 0
         assert not [each for each in send(it, ctx.later(3600), Evaluate())[0] if isinstance(each, SliceRequested)]
-        facts, _ = send(it, ctx, row(name, SliceState.GONE, ctx))
+        facts, _ = send(it, ctx, row(name, S.GONE, ctx))
         facts += send(it, ctx, Evaluate())[0]
         (name,) = [each.slice_id for each in facts if isinstance(each, SliceRequested)]
 
@@ -184,21 +271,146 @@ def test_pauses_double_and_success_ends_them(opened, ctx):
         facts, _ = send(it, ctx, SlicesWanted(1) if not pauses else Evaluate())
         name = next(fact.slice_id for fact in facts if isinstance(fact, SliceRequested))
         send(it, ctx, SliceStarted(name))
-        send(it, ctx, row(name, SliceState.FAILED, ctx, trouble=Trouble.SLOW_BOOT))
+        send(it, ctx, row(name, S.FAILED, ctx, Trouble.SLOW_BOOT))
         pauses.append(it.sight.closure.until - ctx.now)
-        send(it, ctx, row(name, SliceState.GONE, ctx))
+        send(it, ctx, row(name, S.GONE, ctx))
         ctx.later(200)
     assert pauses[0] < pauses[1] < pauses[2]
     facts, _ = send(it, ctx, Evaluate())
-    send(it, ctx, row(facts[0].slice_id, SliceState.READY, ctx))
+    send(it, ctx, row(facts[0].slice_id, S.READY, ctx))
     assert it.sight.failures == {}
     assert it.sight.closure is None
 
 
-def answer(it, ctx, name, live, round_, **changes):
-    """Send the scheduler's answer as it comes by way of the slice, which knows what its last report said."""
-    told = {"idle_since": it.sight.reports[name].idle_since, "at": ctx.now, **changes}
-    return send(it, ctx, CordonAnswered(name, live, round_, **told))
+def test_a_closed_group_counts_no_more_failures(walk, ctx):
+    """A hundred slices that fail together are one failure; an invalid specification is always said."""
+    it = walk().it
+    close(it, Trouble.QUOTA, "first", ctx)
+    close(it, Trouble.WORKERS, "second", ctx)
+    assert (it.sight.closure.reason, it.sight.failures) == ("first", {Trouble.QUOTA: 1})
+    assert it.sight.closure.retry_at - ctx.wall == it.sight.closure.until - ctx.now > 0
+    close(it, Trouble.INVALID, "third", ctx)
+    assert (it.sight.closure.reason, it.sight.closure.until) == ("third", None)
+
+
+def test_a_closure_ends_exactly_at_its_time(opened, ctx):
+    """Not an instant later: a look that was set for that moment would find nothing to do."""
+    it = opened()
+    it.sight.closure = Closure(Trouble.QUOTA, "why", ctx.now + 5, ctx.wall + 5)
+    assert is_closed(it, ctx.now + 4)
+    assert not is_closed(it, ctx.now + 5)
+    it.sight.closure = Closure(Trouble.INVALID, "why", None, None)
+    assert is_closed(it, ctx.now + 10**18)
+
+
+def test_a_reopened_group_asks_at_once(walk):
+    """Whoever mended what closed it does not wait for a pause, nor for the delay between two rounds."""
+    it = walk(max_slices=3)
+    it.send(SlicesWanted(1))
+    (name,) = it.slices
+    it.report(name, S.FAILED, Trouble.QUOTA)
+    it.send(SlicesWanted(3))
+    assert len(it.slices) == 1
+    it.send(ReopenGroup("gpu"))
+    assert len(it.slices) == 3
+    assert it.it.sight.failures == {}
+
+
+@pytest.mark.parametrize("trouble", [Trouble.QUOTA, Trouble.SLOW_BOOT])
+def test_machines_that_came_end_the_pauses_for_them_alone(walk, trouble):
+    """Nodes that are ready say that there is quota; only workers that are ready say that all is well."""
+    it = walk(max_slices=4)
+    it.send(SlicesWanted(2))
+    first, second = it.slices
+    it.report(first, S.FAILED, trouble)
+    assert it.it.sight.failures
+    it.report(second, S.INITIALIZING)
+    assert (it.it.sight.closure is None) == (not it.it.sight.failures) == (trouble is Trouble.QUOTA)
+    it.report(second, S.READY)
+    assert (it.it.sight.closure, it.it.sight.failures) == (None, {})
+
+
+def test_a_group_that_left_the_queue_says_that_there_are_no_machines(walk):
+    """And for how long it asks for none: nobody is sent to mend a specification that is right (INV-F5)."""
+    it = walk()
+    it.send(SlicesWanted(1))
+    (name,) = it.slices
+    it.report(name, S.BOOTING, Trouble.CAPACITY)
+    it.send(SlicesWanted(0))
+    it.ring("evaluate")
+    while not it.it.promises[name].doomed:
+        it.ring("evaluate")
+    told = it.reported
+    assert (told.availability, told.row.availability) == (Availability.NO_CAPACITY, Availability.NO_CAPACITY)
+    assert told.row.retry_at > it.ctx.wall
+    it.ctx.later((told.row.retry_at - it.ctx.wall) / SECOND)
+    it.report(name, S.GONE)
+    it.send(Evaluate())
+    assert it.reported.availability is Availability.AVAILABLE
+
+
+def test_a_slice_that_boots_and_is_given_up_closes_nothing(walk):
+    """Only one that waits in the queue for machines does: else demand would come straight back to that queue."""
+    it = walk()
+    it.send(SlicesWanted(1))
+    (name,) = it.slices
+    it.report(name, S.BOOTING)
+    it.send(SlicesWanted(0))
+    for _ in range(2):
+        it.ctx.later(40)
+        it.send(Evaluate())
+    assert it.it.promises[name].doomed
+    assert it.it.sight.closure is None
+
+
+def test_mass_failure_is_paced(opened, ctx):
+    """Hundreds of failures at once are dismissed within the rate, and all of them in the end (INV-F9)."""
+    it = opened(max_slices=300)
+    for index in range(200):
+        name = f"iris-gpu-{index}"
+        groups.apply(it, SliceRequested(name, 0))
+        send(it, ctx, SliceStarted(name))
+    dismissed = 0
+    for index in range(200):
+        report = row(f"iris-gpu-{index}", S.FAILED, ctx, Trouble.WORKERS)
+        dismissed += len(told(send(it, ctx, report)[1], Dismiss))
+    assert dismissed <= 32
+    for _ in range(400):
+        dismissed += len(told(send(it, ctx.later(1), Evaluate())[1], Dismiss))
+    assert dismissed == 200
+
+
+def test_boots_are_learned_from_slices_asked_for_here(walk):
+    """From the request until ready, once for each slice."""
+    it = walk(max_slices=2)
+    it.send(SlicesWanted(1))
+    (name,) = it.slices
+    it.ctx.later(17)
+    it.report(name, S.READY)
+    assert it.it.sight.experience.boot_estimate(0) == 17 * SECOND
+    it.report(name, S.INITIALIZING)
+    it.ctx.later(100)
+    it.report(name, S.READY)
+    assert [*it.it.sight.experience.boots] == [17 * SECOND]
+    it.send(SliceStarted(name))
+    assert it.briefed[name].boot_estimate == 17 * SECOND
+    assert it.briefed[name].slow_after > 17 * SECOND
+
+
+@pytest.mark.parametrize(("lived", "short"), [(SHORT_LIFE - 1, 100), (SHORT_LIFE, 0)])
+def test_a_life_is_measured_from_ready_to_its_end(walk, lived, short):
+    """One that failed before its time is short; one that had its time is not."""
+    it = walk(max_slices=9)
+    it.send(SlicesWanted(3))
+    for name in list(it.slices):
+        it.report(name, S.READY)
+    it.ctx.now += lived
+    for name in list(it.slices):
+        it.report(name, S.FAILED, Trouble.WORKERS)
+    assert it.it.sight.experience.churn_percent(it.ctx.now) == short
+
+
+# Shrinking
 
 
 def test_longest_idle_is_asked_about_first(opened, ctx):
@@ -214,7 +426,7 @@ def test_longest_idle_is_asked_about_first(opened, ctx):
     assert len(told(commands, Dismiss)) == 1
 
 
-@pytest.mark.parametrize("why", ["busy", "late", "wanted", "other round", "idle anew", "not idle", "old"])
+@pytest.mark.parametrize("why", ["busy", "late", "wanted", "other round", "idle anew", "not idle"])
 def test_any_other_answer_keeps_the_slice(opened, ctx, why):
     """Running attempts, new demand, silence, or what is not what was believed: it stays, and opens again (INV-F3)."""
     it = opened()
@@ -227,14 +439,12 @@ def test_any_other_answer_keeps_the_slice(opened, ctx, why):
             facts, commands = send(it, ctx, Overdue("cordon"))
             assert answer(it, ctx, names[0], 0, cordon.round) == ([], [])
         case "wanted":
-            it.sight.reports[names[0]] = row(names[0], SliceState.READY, ctx, idle=False)
+            it.sight.reports[names[0]] = row(names[0], S.READY, ctx, idle=False)
             facts, commands = answer(it, ctx, names[0], 0, cordon.round)
         case "idle anew":  # the report that would have said so waits somewhere
             facts, commands = answer(it, ctx, names[0], 0, cordon.round, idle_since=ctx.now - SECOND)
         case "not idle":
             facts, commands = answer(it, ctx, names[0], 0, cordon.round, idle_since=None)
-        case "old":  # the answer itself waited
-            facts, commands = answer(it, ctx, names[0], 0, cordon.round, at=ctx.now - ANSWER_AGE - 1)
         case _:
             assert answer(it, ctx, names[0], 0, cordon.round - 1) == ([], [])
             return
@@ -242,18 +452,106 @@ def test_any_other_answer_keeps_the_slice(opened, ctx, why):
     assert told(commands, Uncordon) == [Uncordon(names[0], cordon.round)]
 
 
+@pytest.mark.parametrize(("age", "goes"), [(ANSWER_AGE, True), (ANSWER_AGE + 1, False)])
+def test_an_answer_is_believed_up_to_its_age(walk, age, goes):
+    """Exactly so old is young enough."""
+    it = walk()
+    (name,) = grown(it)
+    it.ctx.later(40)
+    it.send(Evaluate())
+    asked = it.it.sight.cordon
+    told = it.slices[name]
+    it.send(CordonAnswered(name, 0, asked.round, told.idle_since, it.ctx.now - age))
+    assert bool(it.it.promises[name].doomed) == goes
+    assert (name in it.closed) == goes
+
+
 def test_a_slice_that_is_not_the_longest_idle_any_more_stays(opened, ctx):
     """What is learned between the question and its answer counts: the slice is opened again (INV-F3)."""
     it = opened()
     names = ready_slices(it, ctx, 2)
     (cordon,) = told(send(it, ctx.later(40), Evaluate())[1], Cordon)
-    send(it, ctx, row(names[0], SliceState.READY, ctx, idle=True))
+    send(it, ctx, row(names[0], S.READY, ctx, idle=True))
     facts, commands = answer(it, ctx, names[0], 0, cordon.round)
     assert facts == []
     assert told(commands, Uncordon) == [Uncordon(names[0], cordon.round)]
     assert told(commands, Cordon) == []
     (cordon,) = told(send(it, ctx.later(10), Evaluate())[1], Cordon)
     assert cordon.slice_id == names[1]
+
+
+def test_a_busy_slice_is_not_asked_about_again_at_once(walk):
+    """An answer that something runs, or that another one is idle for longer, earns a pause."""
+    it = walk()
+    grown(it)
+    it.ctx.later(40)
+    it.send(Evaluate())
+    it.answer_cordon(1)
+    assert len(it.cordons) == 1
+    assert "cordon" not in it.clocks
+    it.ctx.later(it.it.config.timing.evaluation_interval / SECOND)
+    it.send(Evaluate())
+    assert len(it.cordons) == 2
+
+
+def test_a_question_without_an_answer_is_withdrawn_for_a_while(walk):
+    """And put again after as long as it waited."""
+    it = walk()
+    grown(it)
+    it.ctx.later(40)
+    it.send(Evaluate())
+    it.ring("cordon")
+    assert it.closed == {}
+    it.ctx.later(it.it.config.timing.cordon_timeout / SECOND - 1)
+    it.send(Evaluate())
+    assert len(it.cordons) == 1
+    it.ctx.later(1)
+    it.send(Evaluate())
+    assert len(it.cordons) == 2
+
+
+def test_a_slice_goes_when_it_was_idle_for_exactly_the_delay(walk):
+    """The look that was set for that instant finds it due, and the one before does not."""
+    it = walk()
+    grown(it)
+    since = it.it.sight.reports[next(iter(it.slices))].idle_since
+    it.ctx.now = since + it.it.config.timing.scale_down_delay - 1
+    it.send(Evaluate())
+    assert it.cordons == []
+    it.ring("evaluate")
+    assert (it.ctx.now, len(it.cordons)) == (since + it.it.config.timing.scale_down_delay, 1)
+
+
+def test_slices_that_are_wanted_again_are_kept(walk):
+    """The wait before slices on their way are given up begins anew each time that they are too many."""
+    it = walk()
+    it.send(SlicesWanted(1))
+    (name,) = it.slices
+    it.report(name, S.BOOTING)
+    for _ in range(4):
+        it.send(SlicesWanted(0))
+        it.ctx.later(20)
+        it.send(Evaluate())
+        it.send(SlicesWanted(1))
+        it.ctx.later(20)
+        it.send(Evaluate())
+    assert not it.it.promises[name].doomed
+
+
+def test_with_much_churn_idle_slices_are_kept(walk):
+    """They may be the only ones that live."""
+    it = walk()
+    grown(it)
+    it.ctx.later(40)
+    for short in (True, False):
+        for _ in range(MIN_SAMPLES):
+            it.it.sight.experience.ended(it.ctx.now, lived=0, failed=short)
+    assert it.it.sight.experience.churn_percent(it.ctx.now) == KEEP_ABOVE_CHURN_PERCENT
+    it.send(Evaluate())
+    assert it.cordons == []
+    it.it.sight.experience.ended(it.ctx.now, lived=0, failed=False)
+    it.send(Evaluate())
+    assert len(it.cordons) == 1
 
 
 def test_new_scheduler_first_hears_what_runs(opened, ctx):
@@ -267,173 +565,35 @@ def test_new_scheduler_first_hears_what_runs(opened, ctx):
     assert len(told(send(it, ctx.later(20), Evaluate())[1], Cordon)) == 1
 
 
-def test_gone_slice_is_forgotten_and_its_rest_reclaimed(opened, ctx, labels):
-    """The promise ends with the slice; a pod that is still shown becomes an orphan."""
-    it = opened()
-    facts, _ = send(it, ctx, SlicesWanted(1))
-    name = facts[0].slice_id
-    it.sight.pods[name] = {"p": Pod("p", "pu", "1", labels(name, f"{name}-0", "x"))}
-    facts, commands = send(it, ctx, row(name, SliceState.GONE, ctx))
-    assert SliceDeleted(name) in facts
-    assert StopChild(name) in commands
-    assert it.sight.orphans.names == ("pod:p",)
-
-
-def test_late_pool_of_a_forgotten_slice_is_deleted(opened, ctx, labels):
-    """A create that lands after its slice is gone is reclaimed by name and uid (INV-F1)."""
-    it = opened()
-    late = NodePool("iris-gpu-old", "u7", "1", labels("iris-gpu-old"))
-    _, commands = send(it, ctx, PoolsListed((late,)))
-    assert [c.effect for c in commands if isinstance(c, Run)] == [DeleteNodePool("iris-gpu-old", "u7")]
-
-
-def test_mass_failure_is_paced(opened, ctx):
-    """Hundreds of failures at once are dismissed within the rate, and all of them in the end (INV-F9)."""
-    it = opened(max_slices=300)
-    for index in range(200):
-        name = f"iris-gpu-{index}"
-        groups.apply(it, SliceRequested(name, 0))
-        send(it, ctx, SliceStarted(name))
-    dismissed = 0
-    for index in range(200):
-        report = row(f"iris-gpu-{index}", SliceState.FAILED, ctx, trouble=Trouble.WORKERS)
-        dismissed += len(told(send(it, ctx, report)[1], Dismiss))
-    assert dismissed <= 32
-    for _ in range(400):
-        dismissed += len(told(send(it, ctx.later(1), Evaluate())[1], Dismiss))
-    assert dismissed == 200
-
-
-def test_replay_gives_equal_promises_and_restarts_every_slice(opened, ctx, group):
-    """A snapshot replayed gives an equal group; resuming starts each slice and dismisses the doomed again."""
-    it = opened()
-    names = ready_slices(it, ctx, 3)
-    groups.apply(it, SliceDoomed(names[1], "idle"))
-    again = group()
-    for fact in groups.snapshot(it):
-        groups.apply(again, fact)
-    assert again == it
-    commands = groups.resume(again, ctx)
-    assert [c.spec.name for c in commands if isinstance(c, Spawn)] == names
+def test_what_a_gang_waits_on_is_kept(walk):
+    """Slices become ready long before the last one: none goes, none is asked for, and all go when it does not wait."""
+    walk = walk(max_slices=9)
+    walk.send(SlicesWanted(3, spread=3))
+    names = [*walk.slices]
     for name in names:
-        send(again, ctx, SliceStarted(name))
-    for message in (PoolsListed(()), PodsListed(()), Takeover()):
-        _, commands = send(again, ctx, message)
-    assert [each.doomed for each in told(commands, SliceBriefed)] == ["", "idle", ""]
-    assert told(commands, Dismiss) == [Dismiss("idle")]
+        walk.report(name, S.READY, idle=True)
+        for _ in range(5):
+            walk.ctx.later(40)
+            walk.send(Evaluate())
+        assert [*walk.slices] == names
+        assert walk.cordons == []
+    walk.settle(0, rounds=40)
+    assert walk.slices == {}
 
 
-def test_a_look_costs_one_pass_over_the_slices(opened, ctx):
-    """With a thousand slices heartbeats do not reach the group, and a busy slice's report asks for no look."""
-    it = opened(max_slices=1000)
-    for index in range(1000):
-        groups.apply(it, SliceRequested(f"s{index}", 0))
-        it.sight.reports[f"s{index}"] = row(f"s{index}", SliceState.READY, ctx)
-    _, commands = send(it, ctx.later(1), row("s5", SliceState.READY, ctx, idle=True))
-    assert not [c for c in commands if isinstance(c, Continue)]
-    assert ctx.now > SECOND
-
-
-def test_restarted_doomed_slice_is_dismissed_again(opened, ctx):
-    """A slice whose actor begins anew in the middle of its end is told to go again."""
-    it = opened()
-    facts, _ = send(it, ctx, SlicesWanted(1))
-    name = facts[0].slice_id
-    send(it, ctx, SliceStarted(name))
-    send(it, ctx, row(name, SliceState.FAILED, ctx))
-    assert it.sight.dismissals == {}
-    _, commands = send(it, ctx, SliceStarted(name))
-    assert told(commands, Dismiss) == [Dismiss("why")]
-
-
-# Policies
-
-
-def with_policy(it, policy):
-    """Have the group ask this policy from now on."""
-    it.seed = attrs.evolve(it.seed, policy=policy)
-    return it
-
-
-def requested(facts):
-    return [fact for fact in facts if isinstance(fact, SliceRequested)]
-
-
-def emitted(commands):
-    return [command.event for command in commands if isinstance(command, Emit)]
-
-
-def test_a_policy_says_how_many(opened, ctx):
-    """Without any demand: what it wants is asked for, and what it does not want any more goes, the longest idle."""
-    it = with_policy(opened(), lambda view: 3 if view.ready < 3 and not view.idle else 1)
-    facts, _ = send(it, ctx, Evaluate())
-    assert len(requested(facts)) == 3
-    for fact in requested(facts):
-        send(it, ctx.later(1), row(fact.slice_id, SliceState.READY, ctx, idle=True))
-    (cordon,) = told(send(it, ctx.later(40), Evaluate())[1], Cordon)
-    assert cordon.slice_id == requested(facts)[0].slice_id
-
-
-def test_a_policy_asks_no_faster_than_pauses_allow(opened, ctx):
-    """A closed group asks for nothing, whatever its policy wants; the policy can see that (INV-F5)."""
-    seen = []
-    it = with_policy(opened(), lambda view: seen.append(view) or 4)
-    close(it, Trouble.QUOTA, "no quota", ctx)
-    facts, _ = send(it, ctx, Evaluate())
-    assert facts == []
-    assert seen[-1].availability is Availability.QUOTA_EXCEEDED
-    assert 0 < seen[-1].retry_in <= it.config.timing.quota_backoff
-    facts, _ = send(it, ctx.later(60), Evaluate())
-    assert len(requested(facts)) == 4
-    assert (seen[-1].availability, seen[-1].retry_in) == (Availability.AVAILABLE, None)
-
-
-def test_a_policy_that_fails_is_reported(opened, ctx):
-    """The default decides; each failure is counted, one in a minute is published."""
-
-    def policy(view):
-        raise ValueError("never")
-
-    it = with_policy(opened(), policy)
-    facts, commands = send(it, ctx, SlicesWanted(2))
-    assert len(requested(facts)) == 2
-    assert emitted(commands) == [PolicyFailed("gpu", "ValueError: never")]
-    assert told(commands, GroupReported)[-1].row.policy_failures == 1
-    _, commands = send(it, ctx.later(POLICY_REPORTS_EVERY / SECOND - 1), Evaluate())
-    assert emitted(commands) == []
-    assert told(commands, GroupReported)[-1].row.policy_failures == 2
-    assert len(emitted(send(it, ctx.later(1), Evaluate())[1])) == 1
-
-
-def test_a_policy_is_asked_anew_before_a_slice_goes(opened, ctx):
-    """What it wants when the scheduler has answered counts, not what it wanted before (INV-F3)."""
-    wanted = [0]
-    it = with_policy(opened(), lambda view: max(wanted[0], view.wanted))
-    (name,) = ready_slices(it, ctx, 1)
-    (cordon,) = told(send(it, ctx.later(40), Evaluate())[1], Cordon)
-    wanted[0] = 1
-    facts, commands = answer(it, ctx, name, 0, cordon.round)
-    assert facts == []
-    assert told(commands, Uncordon) == [Uncordon(name, cordon.round)]
-
-
-def test_a_view_shows_the_group(opened, ctx):
-    """Each slice is counted where it stands, idle ones with how long they have been."""
-    it = opened()
-    names = ready_slices(it, ctx, 3)
-    send(it, ctx, row(names[2], SliceState.READY, ctx, idle=False))
-    it.sight.wanted = SlicesWanted(5, spread=3)
-    census = count_slices(it, ctx.later(5).now)
-    view = view_of(it, census, ctx)
-    assert (view.group, view.min_slices, view.max_slices, view.buffer_slices) == ("gpu", 0, 4, 0)
-    assert (view.ready, view.busy, view.fresh) == (3, 1, 0)
-    assert (view.kept, view.wanted, view.needed) == (2, 3, 6), "a gang keeps what is idle, and waits for the rest"
-    it.sight.wanted = SlicesWanted(5, spread=3, unfit=(names[0], "gone"))
-    narrow = view_of(it, census, ctx)
-    assert (narrow.kept, narrow.wanted, narrow.needed) == (1, 4, 6), "but nothing on which it could not run"
-    assert view.idle == tuple(ctx.now - since for since, _ in census.idle)
-    assert list(view.idle) == sorted(view.idle, reverse=True)
-    assert view.alive == census.alive
-    assert view.absorbing == census.absorbing
-    assert (view.now, view.wall) == (ctx.now, ctx.wall)
-    assert view.boot_estimate > 0
+def test_what_is_not_wanted_any_more_goes_one_by_one(walk):
+    """The longest idle first, none before it was idle for ``scale_down_delay``, and all of them in the end."""
+    walk = walk(max_slices=3)
+    walk.send(SlicesWanted(3))
+    names = [*walk.slices]
+    assert len(names) == 3
+    for name in reversed(names):
+        walk.ctx.later(1)
+        walk.report(name, S.READY, idle=True)
+    began = walk.ctx.now
+    walk.settle(0, rounds=40)
+    assert [each.slice_id for each in walk.cordons] == names[::-1]
+    assert walk.slices == walk.rows == {}
+    assert sorted(walk.gone) == sorted(names)
+    assert walk.ctx.now - began > walk.it.config.timing.scale_down_delay
+    assert walk.reported.row.slices == 0

@@ -7,13 +7,18 @@ from pathlib import Path
 
 from iriscw import errors, files
 from iriscw.agent import claims, errors as of_agents, local
+from iriscw.checkpoint import model as of_checkpoints
 from iriscw.freeze import model
+from iriscw.objects import ports as of_stores
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "fault-matrix.md"
 
 TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 ERROR = re.compile(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)`")
+MODULES = (errors, files, model, of_checkpoints, of_stores, of_agents, local, claims)
+"""What has errors of a machine."""
+
 IN_AN_END = {"GateRefused", "Interrupted"}
 """Kinds of ends that are no exceptions."""
 
@@ -57,7 +62,7 @@ def test_each_row_has_a_test():
 
 def test_each_error_is_there():
     """What is said is an error that somebody can catch, or a kind of end."""
-    known = {name for module in (errors, files, model, of_agents, local, claims) for name in dir(module)} | IN_AN_END
+    known = {name for module in MODULES for name in dir(module)} | IN_AN_END
     assert [name for name in ERROR.findall(PAGE.read_text(encoding="utf-8")) if name not in known] == []
 
 

@@ -56,9 +56,9 @@ def rows(world, job_id, **page):
     return world.sim.ask(f"/jobs/{job_id}", ListTasks(**page)).rows
 
 
-def figures(world):
-    """Return the scheduler's figures."""
-    return world.sim.ask("/jobs/scheduler", SchedulerFigures())
+def figures(world, *workers):
+    """Return the scheduler's figures, and those of some workers."""
+    return world.sim.ask("/jobs/scheduler", SchedulerFigures(workers))
 
 
 def forever(order):
@@ -89,13 +89,16 @@ def test_job_succeeds(world):
     world.sim.advance(0.5)
     assert view(world, job_id).state is JobState.RUNNING
     assert figures(world).live_attempts == 6
-    assert figures(world).attempts == (("slice-0-0", 4), ("slice-1-1", 2))
+    asked = figures(world, "slice-1-1", "nobody", "slice-0-0")
+    assert asked.attempts == (("slice-1-1", 2), ("slice-0-0", 4))
+    assert [taken.cpu_milli for _, taken in asked.committed] == [2_000, 4_000]
+    assert (figures(world).attempts, figures(world).committed) == ((), ()), "nobody's own were asked for"
     world.sim.advance(5)
     seen = view(world, job_id)
     assert seen.state is JobState.SUCCEEDED
     assert seen.counts == ((TaskState.SUCCEEDED, 6),)
     assert all(row.attempt.number == 1 and row.attempt.exit_code == 0 for row in rows(world, job_id))
-    assert [taken for _, taken in figures(world).committed] == [NOTHING, NOTHING]
+    assert [taken for _, taken in figures(world, "slice-0-0", "slice-1-1").committed] == [NOTHING, NOTHING]
     last = {each.worker_id: each.live_attempts for each in world.told(ActivityChanged)}
     assert last == {"slice-0-0": 0, "slice-1-1": 0}
     assert not world.sim.failures

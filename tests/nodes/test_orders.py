@@ -1,4 +1,4 @@
-"""Orders: what ends them beside their agents' word. Laws over whole walks are in test_laws."""
+"""Orders: what ends them beside their agents' word. Walks are in test_agent_and_controller.py."""
 
 from iriscw.nodes import orders
 from iriscw.nodes.messages import AbandonOrders, CountOrders, DescribeOrder, PlaceOrder

@@ -23,6 +23,7 @@ from iriscw.nodes.model import (
     TierRow,
 )
 from iriscw.proto.iriscw import v1
+from profiles import examples
 
 IDS = st.from_regex(r"[a-z0-9][a-z0-9-]{0,20}", fullmatch=True)
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
@@ -67,6 +68,7 @@ def travelled(message):
     return type(message).parse(bytes(message))
 
 
+@examples(20)  # to draw one takes 30 ms
 @given(several(CHECKPOINTS), several(OPERATIONS), several(TIERS), several(ENDS), several(GONE), COUNTS, st.booleans())
 def test_reports(checkpoints, operations, tiers, ends, gone, sequence, complete):
     """Every fact comes as it was said, kind by kind."""
@@ -75,6 +77,7 @@ def test_reports(checkpoints, operations, tiers, ends, gone, sequence, complete)
     assert wire.read_report(travelled(wire.report(said))) == said
 
 
+@examples(20)
 @given(several(ORDER), several(IDS), several(IDS), st.booleans())
 def test_orders(begin, cancel, release, complete):
     """Every order comes as it was given."""

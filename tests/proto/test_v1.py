@@ -223,7 +223,7 @@ def test_services():
     agent = {path: handler.cardinality.name for path, handler in v1.AgentServiceBase().__mapping__().items()}
     assert agent == {"/iriscw.v1.AgentService/Connect": "STREAM_STREAM"}
     inspection = {path: each.cardinality.name for path, each in v1.InspectionServiceBase().__mapping__().items()}
-    assert inspection == {"/iriscw.v1.InspectionService/ListActors": "UNARY_UNARY"}
+    assert inspection == {f"/iriscw.v1.InspectionService/{name}": "UNARY_UNARY" for name in ("ListActors", "ListGpus")}
     streams = {
         "WatchJob": "UNARY_STREAM",
         "FetchLogs": "UNARY_STREAM",

@@ -52,6 +52,28 @@ def test_few_in_each_turn(per_turn: int, newcomers: int) -> None:
     assert figures.most_waiting == max(0, newcomers - per_turn)
 
 
+@given(per_turn=st.integers(1, 7), weights=st.lists(st.integers(1, 20), max_size=30))
+def test_what_weighs_more_counts_more(per_turn: int, weights: list[int]) -> None:
+    """A turn takes newcomers as long as it has room, the last of them whole; all get in, in their order."""
+
+    async def pass_all() -> Turns:
+        turns, turnstile = Turns(), Turnstile(per_turn)
+        turns.count()
+
+        async def newcomer(index: int) -> None:
+            await turnstile.passed(weights[index])
+            turns.newcomer(index)()
+
+        await asyncio.gather(*map(newcomer, range(len(weights))))
+        return turns
+
+    turns = asyncio.run(pass_all())
+    assert [index for _, index in turns.admitted] == list(range(len(weights)))
+    for turn in {number for number, _ in turns.admitted}:
+        taken = [weights[index] for number, index in turns.admitted if number == turn]
+        assert sum(taken[:-1]) < per_turn
+
+
 async def test_one_at_a_time_does_not_wait() -> None:
     """A newcomer to an idle door is let in at once, and says so."""
     turnstile = Turnstile(1)

@@ -120,3 +120,11 @@ def test_admit() -> None:
     rule.admit(Principal(Role.ADMIN), "/s/M")
     with pytest.raises(PermissionDenied, check=that(comes_from="rules.MethodRule.admit", names=("/s/M", "local"))):
         rule.admit(Principal(Role.LOCAL), "/s/M")
+
+
+def test_a_refusal_says_what_the_caller_did() -> None:
+    """Where the rule does: a method's name is the wire's, and nobody who calls a client knows it."""
+    rule = MethodRule(roles=(Role.ADMIN,), does="list the jobs")
+    with pytest.raises(PermissionDenied, check=that(names="admin")) as refused:
+        rule.admit(Principal(Role.JOB, job_id="job-1", attempt_uid="a"), "ListJobs")
+    assert (rule.does in str(refused.value), "ListJobs" in str(refused.value)) == (True, False)

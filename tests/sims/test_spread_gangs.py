@@ -97,19 +97,25 @@ def test_idle_slices_are_used_and_only_the_rest_is_bought(bought):
 
 @pytest.fixture
 def old_image(monkeypatch):
-    """Have the first workers that dial run an older Python than all later ones: give a call that says how many do."""
+    """Have the first workers that dial run an older Python than all later ones: give a call that says how many do.
+
+    Less than 0 is the one worker that does, all that dialled before it and after it do not.
+    """
     seen, old = {}, [0]
     dial = network.WorkerDialled
 
     def dialled(worker_id, *args, **kwargs):
-        python = "3.11" if seen.setdefault(worker_id, len(seen)) < old[0] else "3.12"
+        number = seen.setdefault(worker_id, len(seen))
+        python = "3.11" if number < old[0] or number == -old[0] else "3.12"
         return attrs.evolve(dial(worker_id, *args, **kwargs), attributes=Attributes({"python": python}))
 
     monkeypatch.setattr(network, "WorkerDialled", dialled)
     return lambda count: old.__setitem__(0, count)
 
 
-@pytest.mark.parametrize(("old", "least", "most"), [(2, 2, 8), (2, 0, 8), (1, 2, 3), (1, 0, 2)])
+@pytest.mark.parametrize(
+    ("old", "least", "most"), [(2, 2, 8), (2, 0, 8), (1, 2, 3), (1, 0, 2), (2, 2, 2), (3, 3, 3), (1, 1, 2)]
+)
 @pytest.mark.parametrize(("by", "asked"), [("zone", "3.12"), ("python", "3.12"), ("python", None)])
 def test_idle_slices_that_cannot_run_a_gang_are_replaced(old_image, by, asked, old, least, most):
     """Their workers run an older Python than the gang needs, or than its other members: others are bought."""
@@ -118,6 +124,33 @@ def test_idle_slices_that_cannot_run_a_gang_are_replaced(old_image, by, asked, o
     config = group(min_slices=least, max_slices=most)
     outcome = assert_holds(calm([config], gang(0, 2, by, at=100, constraints=constraints)))
     assert len(outcome.waited_s) == 2
+
+
+def test_a_task_that_idle_slices_cannot_run_gets_another(bought, old_image):
+    """The group has all that it may, and keeps them: one goes, and there are as many as before."""
+    old_image(2)
+    job = gang(0, 1, None, at=100, constraints=(Constraint("python", Op.EQ, ("3.12",)),))
+    outcome = assert_holds(calm([group(min_slices=2, max_slices=2)], job))
+    assert len(outcome.waited_s) == 1
+    assert (len(bought), outcome.most_slices) == (3, 2)
+
+
+def test_of_idle_slices_the_one_that_nothing_could_use_goes(bought, old_image):
+    """The first has been idle for longer, and a gang that needs two waits on it: it is not the one to go."""
+    old_image(-1)
+    job = gang(0, 2, "group", at=100, constraints=(Constraint("python", Op.EQ, ("3.12",)),))
+    outcome = assert_holds(calm([group(min_slices=2, max_slices=2)], job))
+    assert len(outcome.waited_s) == 2
+    assert len(bought) == 3
+
+
+def test_slices_that_no_new_one_betters_are_replaced_ever_less_often(bought, old_image):
+    """Each pause is twice the one before: of sixty that it could have replaced within the hour few go."""
+    old_image(99)
+    job = gang(0, 1, None, at=10, constraints=(Constraint("python", Op.EQ, ("3.12",)),))
+    planned = attrs.evolve(job, terminate_after=3600 * SECOND)
+    assert_holds(attrs.evolve(calm([group(min_slices=2, max_slices=2)], planned), safety=3700 * SECOND))
+    assert 3 <= len(bought) - 2 <= 8
 
 
 def test_a_gang_waits_for_machines_that_others_have_without_buying(bought):

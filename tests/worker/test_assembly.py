@@ -3,8 +3,10 @@
 import errno
 import hashlib
 import json
+import os
 import resource
 import sys
+import uuid
 from pathlib import Path
 
 import anyio
@@ -18,6 +20,7 @@ from worker_world import JOB_TOKEN, TOKEN, Controller, alive, authenticate, serv
 from iriscw._errors import InvalidArgument, JournalLocked
 from iriscw.bundles.pack import pack
 from iriscw.client.client import connect
+from iriscw.cloud.model import Capacity
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied
 from iriscw.rpc.server import RpcServer
@@ -25,6 +28,8 @@ from iriscw.rpc.tls import server_tls
 from iriscw.rpc.tokens import Secret, digest_of
 from iriscw.task.result import load_result
 from iriscw.worker.assembly import Worker
+from iriscw.worker.drivers import gpu_watch
+from iriscw.worker.gpus import Gpu, GpuOffer
 from iriscw.worker.runtimes.inline import InlineRuntime
 from raised import that
 
@@ -396,6 +401,44 @@ async def test_a_workers_actors_are_shown_to_its_token(cache: Path) -> None:
         async with connect(str(worker.address), Secret("for-metrics")) as client:
             with pytest.raises(PermissionDenied):
                 await client.actors()
+
+
+async def test_a_workers_gpus_are_shown_and_counted(cache: Path, tmp_path: Path, monkeypatch) -> None:
+    """To its token; also where ``nvidia-smi`` has begun to hang: nothing else of the worker waits for it."""
+    name = f"GPU-{uuid.uuid4()}"
+    smi = tmp_path / "bin" / "nvidia-smi"
+    smi.parent.mkdir()
+    smi.write_text(f"#!/bin/sh\necho {name}, 97, 40960, 81559, 61, 688.21\n")
+    smi.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{smi.parent}:{os.environ['PATH']}")
+    offer = GpuOffer((Gpu("NVIDIA H100", name, 80 << 30, 3),))
+    monkeypatch.setattr(gpu_watch, "PERIOD_S", 1.0)
+    told = {"gpus": offer, "capacity": Capacity(4000, 1 << 30, 0, 1, "H100")}
+    double = Controller()
+    async with serving(double) as server, Worker(settings(cache, server.address, **told)) as worker:
+        async with connect(str(worker.address), TOKEN) as client:
+            while (await client.gpus())[0].problem:  # noqa: ASYNC110 - another process answers
+                await anyio.sleep(0.02)
+            (gpu,) = await client.gpus()
+        assert (gpu.uuid, gpu.index, gpu.utilization_percent, gpu.power_w) == (name, 3, 97, 688.21)
+        _, body = await _get(worker.address, "/metrics", TOKEN.reveal())
+        assert f'iriscw_worker_gpu_temperature_celsius{{gpu="{name}",index="3"}} 61.0' in body
+        smi.write_text(f"#!/bin/sh\ntouch {tmp_path}/hangs\nexec sleep 600\n")
+        while not (tmp_path / "hangs").exists():  # noqa: ASYNC110 - another process makes it
+            await anyio.sleep(0.02)
+        await double.run("a1", argv="print(1)")
+        with anyio.fail_after(20):
+            await double.ended("a1")
+
+
+async def test_a_worker_without_gpus_asks_nobody(cache: Path, tmp_path: Path, monkeypatch) -> None:
+    """And shows none, without an error."""
+    monkeypatch.setattr(gpu_watch.subprocess, "Popen", lambda *_, **__: pytest.fail("nvidia-smi was asked"))
+    async with serving(Controller()) as server, Worker(settings(cache, server.address)) as worker:
+        async with connect(str(worker.address), TOKEN) as client:
+            assert await client.gpus() == []
+        _, body = await _get(worker.address, "/metrics", TOKEN.reveal())
+    assert "gpu" not in body
 
 
 async def test_a_token_for_metrics_reads_a_workers_figures(cache: Path) -> None:

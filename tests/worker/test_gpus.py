@@ -28,7 +28,7 @@ from iriscw.worker import lifecycle, registry
 from iriscw.worker.assembly import Worker
 from iriscw.worker.drivers.gpus import GpusTaken
 from iriscw.worker.effects import Adopt, AwaitEnd, AwaitThaw, Fetch, Finish, Permit, Remove, Start, Started
-from iriscw.worker.gpus import Gpu, GpuOffer, parse_topology
+from iriscw.worker.gpus import Gpu, GpuOffer, divided, parse_topology
 from iriscw.worker.lifecycle import Attempt
 from iriscw.worker.messages import (
     ATTEMPTS,
@@ -550,3 +550,65 @@ def test_a_worker_cannot_offer_what_it_cannot_hand_out(tmp_path: Path) -> None:
     """Its machine has to have as many."""
     with pytest.raises(InvalidArgument, check=that(comes_from="assembly._enough", names=("9", "8"))):
         settings(tmp_path, "127.0.0.1:1", capacity=Capacity(gpu_count=9), gpus=OFFER)
+
+
+# Instances of GPUs that are divided (MIG)
+
+
+LISTED = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f)
+  MIG 3g.20gb     Device  0: (UUID: MIG-4dde2b0e-0000-5000-8000-000000000001)
+  MIG 1g.5gb      Device  1: (UUID: MIG-4dde2b0e-0000-5000-8000-000000000002)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c)
+GPU 2: NVIDIA A100-SXM4-40GB (UUID: GPU-4404041a-04cf-1ccf-9e70-f139a9b1e23c)
+  MIG 1g.5gb+me   Device  0: (UUID: MIG-GPU-4404041a-04cf-1ccf-9e70-f139a9b1e23c/1/0)
+"""
+"""As drivers from 470 on write it, and in the last line as earlier ones did."""
+
+WHOLES = tuple(
+    Gpu("NVIDIA A100-SXM4-40GB", uuid, 40 << 30, number)
+    for number, uuid in enumerate(
+        (
+            "GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f",
+            "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c",
+            "GPU-4404041a-04cf-1ccf-9e70-f139a9b1e23c",
+        )
+    )
+)
+
+
+def test_instances_stand_in_the_place_of_the_gpu_that_is_divided() -> None:
+    """By their own UUIDs, each of a kind that says its size; what is whole stays whole."""
+    found = divided(LISTED, WHOLES)
+    assert [(gpu.uuid, gpu.kind, gpu.memory_bytes >> 30, gpu.index) for gpu in found] == [
+        ("MIG-4dde2b0e-0000-5000-8000-000000000001", "A100-3g.20gb", 20, 0),
+        ("MIG-4dde2b0e-0000-5000-8000-000000000002", "A100-1g.5gb", 5, 0),
+        (WHOLES[1].uuid, "A100", 40, 1),
+        ("MIG-GPU-4404041a-04cf-1ccf-9e70-f139a9b1e23c/1/0", "A100-1g.5gb-me", 5, 2),
+    ]
+    assert [gpu.whole for gpu in found] == [WHOLES[0].uuid, WHOLES[0].uuid, "", WHOLES[2].uuid]
+
+
+@pytest.mark.parametrize("text", ["", "no devices", LISTED.replace("GPU-5c", "GPU-9").replace("GPU-4", "GPU-8")])
+def test_gpus_of_which_nothing_is_listed_are_whole(text: str) -> None:
+    """A listing of other GPUs, or none, says nothing of these."""
+    assert divided(text, WHOLES) == WHOLES
+
+
+@given(st.text())
+def test_any_listing_is_survived(text: str) -> None:
+    """Whatever the machine says."""
+    assert len(divided(text + LISTED + text, WHOLES)) >= len(WHOLES)
+
+
+def test_instances_are_handed_out_like_gpus() -> None:
+    """One attempt each, and without a number: CUDA would take that for the first instance, whosever it is."""
+    offer = GpuOffer(divided(LISTED, WHOLES))
+    first = offer.choose(offer.free([]), 1)
+    assert first is not None
+    assert first[0].startswith("MIG-")
+    second = offer.choose(offer.free([first]), 1)
+    assert second is not None
+    assert (first[0] in second, offer.indices(first)) == (False, ())
+    assert offer.indices([WHOLES[1].uuid]) == (1,)
+    assert parse_topology("\tGPU0\tGPU1\nGPU0\tX\tNV12\nGPU1\tNV12\tX\n", offer.gpus) == {}

@@ -287,7 +287,7 @@ def test_a_machine_with_less_than_promised_is_refused(tmp_path: Path) -> None:
 
 
 SMI = """#!/bin/sh
-[ "$1" = topo ] && exit 3
+case "$1" in topo | -L) exit 3 ;; esac
 echo called >> "$0.calls"
 for number in 0 1 2 3; do
     echo "NVIDIA H100 80GB HBM3, GPU-$number, 81559, $number"

@@ -105,3 +105,24 @@ def test_the_local_platforms_share_bounds_the_machine(tmp_path: Path, monkeypatc
     part = probe(disk=tmp_path, controller_host="127.0.0.1", environment=share).capacity
     assert (part.cpu_milli, part.memory_bytes) == (1, 1024)
     assert part.disk_bytes <= shutil.disk_usage(tmp_path).total
+
+
+def test_instances_of_a_divided_gpu_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``nvidia-smi`` is asked for them where there are GPUs at all; a bound may name them."""
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in\n'
+        "-L) echo 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)'\n"
+        "    echo '  MIG 3g.40gb     Device  0: (UUID: MIG-a)'\n"
+        "    echo '  MIG 3g.40gb     Device  1: (UUID: MIG-b)';;\n"
+        "--query*) echo 'NVIDIA H100 80GB HBM3, GPU-1, 81559, 0';;\n"
+        "esac\n"
+    )
+    smi.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    found = probe(disk=tmp_path, controller_host="127.0.0.1", environment={})
+    assert [gpu.uuid for gpu in found.gpus] == ["MIG-a", "MIG-b"]
+    assert (found.capacity.gpu_count, found.capacity.gpu_class) == (2, "H100-3g.40gb")
+    found = probe(disk=tmp_path, controller_host="127.0.0.1", environment={"CUDA_VISIBLE_DEVICES": "MIG-b"})
+    assert [gpu.uuid for gpu in found.gpus] == ["MIG-b"]

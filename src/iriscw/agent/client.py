@@ -119,9 +119,13 @@ class AgentCaller(Calling):
         await self._channel.unary(ROUTE + "Remove", request, v1.RemoveCheckpointResponse)
 
     async def capabilities(self) -> v1.CapabilitiesResponse:
-        """Say what the agent's machine can freeze."""
+        """Say what the agent's machine can freeze.
+
+        Raises:
+            RpcUnavailable: no agent listens there.
+        """
         request = v1.CapabilitiesRequest()
-        return await self._channel.unary(ROUTE + "Capabilities", request, v1.CapabilitiesResponse, safe=True)
+        return await self._channel.unary(ROUTE + "Capabilities", request, v1.CapabilitiesResponse)
 
     async def run(
         self, views: AsyncGenerator[RunningOperation, None], seen: Callable[[RunningOperation], None]

@@ -45,6 +45,7 @@ from iriscw.checkpoint.drivers.loading import (
 )
 from iriscw.checkpoint.drivers.plug import TierContext
 from iriscw.checkpoint.drivers.tiers import Tiers
+from iriscw.checkpoint.listing import together
 from iriscw.checkpoint.messages import MoveCheckpoint
 from iriscw.checkpoint.model import MovePlan
 from iriscw.checkpoint.ports import Repository, Tier
@@ -326,21 +327,23 @@ class Local:
             OSError: a pin cannot be removed.
         """
         tiers = self.machine.tiers
-        found = await tiers.find(artifact)
-        if found is None:
+        copies = [tier.look_at(artifact) for tier in await tiers.holding(artifact)]
+        found = together(each for each in copies if each is not None)
+        if not found:
             raise ArtifactUnknown(f"there is no checkpoint {artifact} here")
+        pinned_by = tuple(dict.fromkeys(operation for copy in found[0].copies for operation in copy.pinned_by))
         with contextlib.ExitStack() as held:
             held.enter_context(claim(thawed_by_us(artifact)))
-            if found.manifest is not None:
-                held.enter_context(claim(frozen_by_us(found.manifest.frozen.tasks[0].identity)))
+            if found[0].manifest is not None:
+                held.enter_context(claim(frozen_by_us(found[0].manifest.frozen.tasks[0].identity)))
             async with self._alone():
                 known = await anyio.to_thread.run_sync(self._known)
-                for operation in found.pinned_by:
+                for operation in pinned_by:
                     if operation in known:
                         raise ArtifactInUse(f"operation {operation} uses {artifact}, and is not over: it is not lost")
-                for operation in found.pinned_by:
+                for operation in pinned_by:
                     await tiers.unpin(artifact, operation)
-        return found.pinned_by
+        return pinned_by
 
     def _known(self) -> set[str]:
         """Return the operations that are written down here: those of commands, and of an agent that does not run."""

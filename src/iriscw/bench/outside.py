@@ -12,22 +12,29 @@ reads one JSON object a line from standard input, does what it says, and answers
 ``report``                          each attempt that was not yet is said to run          ``reports``
 ``list`` ``pages``                  the client reads the first page of 1,000 so often     ``rows``, ``longest_s``
 ``beat`` ``seconds`` ``rate``       so many heartbeats a second of all workers together   ``sent``
+``dial_echo`` ``port``              as many connections to who echoes bytes
+``dial_grpclib`` ``port``           as many streams of grpclib's own server
+``beat_others``, as ``beat``        the same bytes, or messages, to whom was dialled last ``sent``
 ==================================  ====================================================  =============================
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import random
 import sys
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
 import attrs
 
 from iriscw._errors import OperationError
+from iriscw.bench.echoing import ECHOES, HOST, ROUTE
 from iriscw.bench.plane import GIB, MeasurementFailed
 from iriscw.bench.turns import allow_descriptors
 from iriscw.proto.iriscw import v1
@@ -41,6 +48,9 @@ STREAM_TIMEOUT_S = 3_600.0
 PAGE = 1_000
 DIALLING = 64
 """Workers between their call and their welcome. A storm of all of them is measured elsewhere."""
+
+FRAME_BYTES = 20
+"""Of a heartbeat on the wire: the heads of HTTP/2's frame and of gRPC's, and a sequence of some thousands."""
 
 SUBMITTERS = 32
 """Submissions on their way at a time."""
@@ -105,8 +115,7 @@ class OrderKeeper:
         outside = self.outside
         async for message in call:
             if message.heartbeat_ack is not None:
-                outside.acknowledged += 1
-                outside.moved.set()
+                outside.heard()
                 continue
             outside.messages += 1
             if message.batch is not None:
@@ -154,6 +163,7 @@ class Outsiders:
         self._tasks = tasks
         self._workers: list[OrderKeeper] = []
         self._client: RpcChannel
+        self._others: Sequence[_Echoed | _Acknowledged] = ()
         self.in_sync = self.orders = self.messages = self.acknowledged = 0
         self.moved = anyio.Event()
         self.dialling = anyio.Semaphore(DIALLING)
@@ -165,7 +175,7 @@ class Outsiders:
 
     async def dial(self, address: str, admin: str, workers: list[list[str]], slots: int) -> dict[str, Any]:
         """Let all workers dial. ``workers`` are their ids, incarnations and tokens."""
-        allow_descriptors(len(workers))
+        allow_descriptors(len(workers) + ECHOES)
         self._client = RpcChannel(address, Secret(admin))
         for number, (worker_id, incarnation, token) in enumerate(workers):
             channel, rng = RpcChannel(address, Secret(token)), random.Random(number)  # noqa: S311 - spreads dials
@@ -218,16 +228,92 @@ class Outsiders:
 
     async def beat(self, seconds: float, rate: float) -> dict[str, Any]:
         """Let the workers beat, one after the other, evenly over the time."""
+        return await self._evenly([worker.beat for worker in self._workers], seconds, rate)
+
+    async def _evenly(
+        self, senders: Sequence[Callable[[], Awaitable[None]]], seconds: float, rate: float
+    ) -> dict[str, Any]:
         before, began, sent = self.acknowledged, time.perf_counter(), 0
         total = int(seconds * rate)
         while sent < total:
             due = min(total, int((time.perf_counter() - began) * rate) + 1)
             while sent < due:
-                await self._workers[sent % len(self._workers)].beat()
+                await senders[sent % len(senders)]()
                 sent += 1
             await anyio.sleep(1 / rate)
         await self._until(before + total, "acknowledged")
         return {"sent": sent}
+
+    def heard(self) -> None:
+        """Count an answer."""
+        self.acknowledged += 1
+        self.moved.set()
+
+    async def dial_echo(self, port: int) -> dict[str, Any]:
+        """Have as many connections to who echoes bytes as there are workers."""
+        loop = asyncio.get_running_loop()
+        made = [await loop.create_connection(lambda: _Echoed(self.heard), HOST, port) for _ in self._workers[:ECHOES]]
+        return await self._warm([protocol for _, protocol in made])
+
+    async def dial_grpclib(self, port: int) -> dict[str, Any]:
+        """Have as many streams of grpclib's server as there are workers."""
+        callers = [_Acknowledged(self.heard, RpcChannel(f"http://{HOST}:{port}")) for _ in self._workers[:ECHOES]]
+        for caller in callers:
+            await self._tasks.start(caller.stay)
+        return await self._warm(callers)
+
+    async def _warm(self, others: Sequence[_Echoed | _Acknowledged]) -> dict[str, Any]:
+        """Let each beat once, so that what a first message costs is over."""
+        self._others, before = others, self.acknowledged
+        for each in others:
+            await each.beat()
+        await self._until(before + len(others), "acknowledged")
+        return {}
+
+    async def beat_others(self, seconds: float, rate: float) -> dict[str, Any]:
+        """Do as the workers do, with whom was dialled last."""
+        return await self._evenly([each.beat for each in self._others], seconds, rate)
+
+
+class _Echoed(asyncio.Protocol):
+    """One connection whose bytes come back."""
+
+    def __init__(self, heard: Callable[[], None]) -> None:
+        self._heard = heard
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        for _ in range(0, len(data), FRAME_BYTES):
+            self._heard()
+
+    async def beat(self) -> None:
+        self._transport.write(bytes(FRAME_BYTES))
+
+
+@attrs.define(eq=False)
+class _Acknowledged:
+    """One stream of grpclib's server."""
+
+    heard: Callable[[], None]
+    channel: RpcChannel
+    call: BidiCall[v1.WorkerMessage, v1.ControllerMessage] | None = None
+    sequence: int = 0
+
+    async def stay(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        with contextlib.suppress(OperationError):  # the server ends first
+            async with self.channel.bidi(
+                ROUTE, v1.WorkerMessage, v1.ControllerMessage, timeout_s=STREAM_TIMEOUT_S
+            ) as self.call:
+                task_status.started()
+                async for _ in self.call:
+                    self.heard()
+
+    async def beat(self) -> None:
+        assert self.call is not None
+        self.sequence += 1
+        await self.call.send(v1.WorkerMessage(heartbeat=v1.Heartbeat(sequence=self.sequence)))
 
 
 async def _serve() -> None:

@@ -30,6 +30,7 @@ import anyio.abc
 import attrs
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from iriscw.bench.echoing import ECHOES, acknowledging, echoing
 from iriscw.bench.plane import GIB, Figures, MeasurementFailed
 from iriscw.bench.turns import TurnWatch, allow_descriptors
 from iriscw.cloud.drivers.fake import FakeCloud, FakeNodePoolDriver, FakePodDriver
@@ -129,7 +130,7 @@ def whole(workers: int, tasks: int, jobs: int, beat_s: float = BEAT_S) -> dict[s
         TooFewDescriptors: the system does not allow for so many sockets.
         MeasurementFailed: the cluster did not do what was to be measured.
     """
-    allow_descriptors(workers)
+    allow_descriptors(workers + ECHOES)
     watch = TurnWatch()
     with watch.collections(), asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(watch)) as runner:
         return runner.run(_whole(workers, tasks, jobs, beat_s, watch))
@@ -171,13 +172,28 @@ async def _whole(workers: int, tasks: int, jobs: int, beat_s: float, watch: Turn
             page = {"page_loop_cpu_ms": 1e3 * pages.loop_cpu_s / times, "longest_wall_ms": 1e3 * listed["longest_s"]}
             found[name] = {"workers": workers, "rows": listed["rows"], **page, **pages.figures()}
 
-        with Measured(watch) as beats:
-            began = time.perf_counter()
-            answer = await outside.ask(do="beat", seconds=beat_s, rate=BEATS_PER_S)
-            wall_s = time.perf_counter() - began
-        rate = {"beats_per_s": answer["sent"] / wall_s, "core_share": beats.loop_cpu_s / answer["sent"] * BEATS_PER_S}
-        found["heartbeats"] = {"workers": workers, **rate, **beats.figures()}
+        found["heartbeats"] = {"workers": workers, **await _beats(outside, watch, beat_s)}
     return found
+
+
+async def _beats(outside: _Outside, watch: TurnWatch, beat_s: float) -> Figures:
+    """Measure heartbeats, and what the same bytes cost others on this loop."""
+
+    async def measured(do: str) -> tuple[Figures, Measured]:
+        with Measured(watch) as part:
+            began = time.perf_counter()
+            answer = await outside.ask(do=do, seconds=beat_s, rate=BEATS_PER_S)
+            wall_s = time.perf_counter() - began
+        share = part.loop_cpu_s / answer["sent"] * BEATS_PER_S
+        return {"beats_per_s": answer["sent"] / wall_s, "core_share": share}, part
+
+    found, beats = await measured("beat")
+    others = {}
+    for name, dial, serving in (("echo", "dial_echo", echoing), ("grpclib", "dial_grpclib", acknowledging)):
+        async with serving() as port:
+            await outside.ask(do=dial, port=port)
+            others[f"{name}_core_share"] = (await measured("beat_others"))[0]["core_share"]
+    return {**found, **others, **beats.figures()}
 
 
 async def _dial(outside: _Outside, cloud: FakeCloud, **what: Any) -> None:

@@ -71,6 +71,8 @@ class Packed:
     bundle_id: str
     size_bytes: int
     files: int
+    useless: tuple[str, ...] = ()
+    """Patterns of the caller that nothing in the folder fits, as he wrote them."""
 
 
 _HOW = "bundle_exclude=, --bundle-exclude"
@@ -114,7 +116,8 @@ def pack(
         OSError: a file cannot be read, or ``target`` not be written.
     """
     bounds = limits or BundleLimits()
-    found = _files(folder, (*DEFAULT_EXCLUDES, *check_excludes(exclude)))
+    asked = check_excludes(exclude)
+    found, fitting = _files(folder, asked)
     unpacked = sum(each.size_bytes for each in found)
     if len(found) > bounds.files:
         most = _most(found, lambda _: 1, "files")
@@ -134,7 +137,8 @@ def pack(
     digest = hashlib.sha256()
     while chunk := target.read(_COPY_BYTES):
         digest.update(chunk)
-    return Packed(digest.hexdigest(), size_bytes, len(found))
+    useless = tuple(written for written, pattern in zip(exclude, asked, strict=True) if pattern not in fitting)
+    return Packed(digest.hexdigest(), size_bytes, len(found), useless)
 
 
 def _too_large(folder: Path, what: str, size_bytes: int, limit_bytes: int, found: Sequence[_Found]) -> BundleTooLarge:
@@ -175,6 +179,8 @@ def check_excludes(exclude: Sequence[str]) -> tuple[str, ...]:
         raise InvalidArgument(f"bundle_exclude: {len(exclude)} patterns, and at most {MAX_EXCLUDES}")
     read = []
     for pattern in exclude:
+        if not isinstance(pattern, str):
+            raise InvalidArgument(f"bundle_exclude: {pattern!r:.64} is not a text")
         plain = pattern.rstrip("/")
         while plain.startswith(("./", "**/")):
             plain = plain.partition("/")[2]
@@ -190,16 +196,19 @@ def _fits(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name.rpartition("/")[2], pattern) or fnmatch.fnmatchcase(name, pattern)
 
 
-def _files(folder: Path, excludes: Sequence[str]) -> list[_Found]:
-    """Find all files, in the order of their names' bytes in the zip."""
+def _files(folder: Path, excludes: Sequence[str]) -> tuple[list[_Found], dict[str, None]]:
+    """Find all files, in the order of their names' bytes in the zip; and which patterns fit something."""
     if folder.is_symlink() or not folder.is_dir():
         raise InvalidBundleFolder(f"{folder} is not a folder")
     found: list[_Found] = []
+    fitting: dict[str, None] = {}
     open_folders = [folder]
     while open_folders:
         for path in open_folders.pop().iterdir():
             name = path.relative_to(folder).as_posix()
-            if any(_fits(name, pattern) for pattern in excludes):
+            fits = [pattern for pattern in excludes if _fits(name, pattern)]
+            fitting |= dict.fromkeys(fits)
+            if fits or any(_fits(name, pattern) for pattern in DEFAULT_EXCLUDES):
                 continue
             status = path.lstat()
             if stat.S_ISDIR(status.st_mode):
@@ -210,7 +219,7 @@ def _files(folder: Path, excludes: Sequence[str]) -> list[_Found]:
                 found.append(_Found(name, path, status.st_size))
             else:
                 raise InvalidBundleFolder(f"{path} is a link or a device, and a bundle holds files only: {_WAY_OUT}")
-    return sorted(found, key=lambda each: each.name.encode())
+    return sorted(found, key=lambda each: each.name.encode()), fitting
 
 
 def check_name(name: str) -> None:

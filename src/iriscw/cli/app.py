@@ -6,6 +6,7 @@ help, and for a name that is not there.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import io
@@ -41,6 +42,7 @@ COMMANDS: Final = {
     "resume": "iriscw.cli.jobs:resume",
     "checkpoints": "iriscw.cli.freezing:checkpoints",
     "move": "iriscw.cli.moving:move",
+    "verify": "iriscw.cli.moving:verify",
     "tiers": "iriscw.cli.moving:tiers",
     "doctor": "iriscw.cli.doctor:doctor",
     "inspect": "iriscw.cli.inspection:inspect",
@@ -120,10 +122,28 @@ def _of_package(name: str, target: str) -> click.Command:
     return command
 
 
-def _note_verbose(ctx: click.Context, parameter: click.Parameter, verbose: bool) -> None:
-    if verbose:
-        ctx.ensure_object(list).append("verbose")
+@dataclasses.dataclass
+class Noted:
+    """What is known of the command that runs, for whoever reports how it failed."""
 
+    verbose: bool = False
+    options: dict[str, str] = dataclasses.field(default_factory=dict)
+    """How its parameters are spelled, by their names."""
+
+
+def _note_verbose(ctx: click.Context, parameter: click.Parameter, verbose: bool) -> None:
+    noted = ctx.ensure_object(Noted)
+    noted.verbose = noted.verbose or verbose
+    noted.options = {
+        name: max(each.opts, key=len)
+        for each in ctx.command.params
+        if isinstance(each, click.Option) and each.name is not None
+        for name in (each.name, *_OTHER_NAMES.get(each.name, ()))
+    }
+
+
+_OTHER_NAMES: Final = {"env": ("environment",)}
+"""What the client calls what a command has another name for."""
 
 _VERBOSE: Final = click.Option(
     ["--verbose"], is_flag=True, expose_value=False, hidden=True, is_eager=True, callback=_note_verbose
@@ -165,7 +185,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # better a letter that is written otherwise than no listing at all
             stream.reconfigure(errors="backslashreplace")
-    noted: list[str] = []
+    noted = Noted()
     try:
         code = app(given, prog_name="iriscw", standalone_mode=False, obj=noted)
         emit("")
@@ -184,7 +204,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         silence_output()
         return DONE
     except Exception as error:  # noqa: BLE001 - whatever it is becomes one line and an exit code
-        return report(_output_lost() or error, verbose=bool(noted))
+        return report(_output_lost() or error, verbose=noted.verbose, options=noted.options)
     return code if isinstance(code, int) else DONE
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from iriscw.checkpoint.drivers.loading import named_tier
+from iriscw.checkpoint.drivers.loading import named_place, named_tier
 from iriscw.cli.freeze_shown import (
     STEPS,
     Done,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from iriscw._errors import IriscwError
     from iriscw.agent.local import Local
     from iriscw.checkpoint.messages import MoveCheckpoint
-    from iriscw.checkpoint.model import ListedArtifact, MovePlan, ShownTier
+    from iriscw.checkpoint.model import ArtifactCopy, ListedArtifact, MovePlan, ShownTier
     from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
     from iriscw.freeze.model import FreezePlan, ThawPlan
 
@@ -101,17 +101,41 @@ class AtHere:
             from iriscw.agent.local import new_id
             from iriscw.checkpoint.messages import MoveCheckpoint
 
-            named = attrs.evolve(plan, operation=new_id("mv"))
+            named = attrs.evolve(plan, operation=new_id("mv"), target=named_place(plan.target))
             return await _ended(local, MoveCheckpoint(named), named.artifact, shown, tier=named.target)
 
         _run(self.given, move, form)
 
+    def verify(self, checkpoint: str, form: str) -> None:
+        """Read and compare every copy of a checkpoint.
+
+        Raises:
+            ArtifactRefused: one is not whole; all of them were told.
+        """
+
+        async def verified() -> None:
+            from iriscw.freeze.model import ArtifactRefused
+
+            async with _opened(self.given) as local:
+                with progress() as shown:
+                    copies = await local.machine.tiers.verify_copies(checkpoint, shown.report)
+            show(copies, form, _COPIES)
+            bad = [copy for copy in copies if copy.trouble]
+            if bad:
+                raise ArtifactRefused(f"{len(bad)} of {len(copies)} copies of {checkpoint} cannot be used")
+
+        with as_interrupts():
+            run_async(verified)
+
     def tiers(self, form: str, grace_s: float | None) -> None:
-        """List the tiers of this machine, and the repository; with a grace, free first what that need not have."""
+        """List the tiers of this machine, and the repository; with a grace, free what that need not have. Take up
+        what killed commands left.
+        """
         from iriscw.checkpoint.drivers.fullness import fullness
 
         async def listed() -> None:
             async with _opened(self.given) as local:
+                await _recover(local)
                 if grace_s is not None:
                     done = await local.machine.tiers.collect(grace_s)
                     removed = f"removed {done.removed} objects of {decimal_size(done.removed_bytes)}"
@@ -121,6 +145,12 @@ class AtHere:
 
         run_async(listed)
 
+
+_COPIES: dict[str, Callable[[ArtifactCopy], object]] = {
+    "TIER": lambda each: each.tier,
+    "SIZE": lambda each: decimal_size(each.size_bytes),
+    "TROUBLE": lambda each: cell(each.trouble),
+}
 
 TIER_COLUMNS: dict[str, Callable[[ShownTier], object]] = {
     "TIER": lambda each: each.tier,
@@ -169,7 +199,9 @@ def _check_needed(there: Sequence[ListedArtifact], checkpoint: str) -> None:
 
 _COLUMNS: dict[str, Callable[[ListedArtifact], object]] = {
     "CHECKPOINT": lambda each: each.artifact,
-    "TIER": lambda each: ", ".join(copy.tier + (" (unusable)" if copy.trouble else "") for copy in each.copies),
+    "TIER": lambda each: (
+        ", ".join(copy.tier + (" (unusable)" if copy.trouble else "") for copy in each.copies) or each.tier
+    ),
     "SIZE": lambda each: decimal_size(each.size_bytes),
     "PID": lambda each: each.manifest.frozen.tasks[0].identity.pid if each.manifest else "",
     "PROCESSES": lambda each: len(each.manifest.frozen.tasks) if each.manifest else "",

@@ -88,7 +88,7 @@ def _tasks_table(status: JobStatus, tasks: Sequence[TaskStatus]) -> str:
 
 def short_gpus(uuids: Sequence[str]) -> str:
     """Name GPUs as people tell them apart: by the first eight digits. JSON has all of each."""
-    return ",".join(uuid.removeprefix("GPU-")[:8] for uuid in uuids)
+    return ",".join(uuid.removeprefix("GPU-")[: 12 if uuid.startswith("MIG-") else 8] for uuid in uuids)
 
 
 def _suspension(task: TaskStatus) -> str:

@@ -1,4 +1,4 @@
-"""``inspect tree``: the actors of a running controller, worker or node agent."""
+"""``inspect``: the actors of a running controller, worker or node agent, and the GPUs of a worker."""
 
 from __future__ import annotations
 
@@ -73,6 +73,49 @@ def tree(
         )
 
     with_client(address, token_file, listed)
+
+
+@inspect.command()
+@connection_options
+@format_option
+def gpus(*, address: str | None, token_file: Path | None, form: str) -> None:
+    """Show the GPUs that a worker hands out: how busy, full and warm they are, and what they draw.
+
+    --address is that worker's, with its token. It looks every 15 s; what its machine does not say is "-". A worker
+    without GPUs has none to show, nor has any other process.
+    """
+
+    async def listed(client: Client) -> None:
+        found = await client.gpus()
+        if form == "table" and not found:
+            emit("it hands out no GPUs\n")
+            return
+        show(
+            found,
+            form,
+            {
+                "INDEX": lambda each: each.index,
+                "GPU": lambda each: each.uuid,
+                "NAME": lambda each: each.name,
+                "BUSY": lambda each: figure(each.utilization_percent, "%"),
+                "MEMORY": lambda each: f"{_gib(each.memory_used_bytes)}/{_gib(each.memory_total_bytes)} GiB",
+                "TEMPERATURE": lambda each: figure(each.temperature_c, " C"),
+                "POWER": lambda each: figure(each.power_w, " W"),
+                "PROBLEM": lambda each: each.problem,
+            },
+            kept=("INDEX", "GPU"),
+        )
+
+    with_client(address, token_file, listed)
+
+
+def figure(value: float | None, unit: str) -> str:
+    """Write a figure with its unit, in whole units; "-" for one that is not known."""
+    return "-" if value is None else f"{value:.0f}{unit}"
+
+
+def _gib(size_bytes: int | None) -> str:
+    return "-" if size_bytes is None else f"{size_bytes / 2**30:.1f}"
 
 
 def level(actor: ActorStatus, path: str) -> int:

@@ -12,6 +12,7 @@ import click
 from iriscw.cli.attempts import describe, fields
 from iriscw.cli.connection import connection_options, find_job, job_named, with_client
 from iriscw.cli.following import follow, write_logs
+from iriscw.cli.kinds import StateType
 from iriscw.cli.outcome import NoSuchSelection
 from iriscw.cli.output import age, counts, emit, format_option, plain, show, to_json, to_yaml
 from iriscw.client.client import Client
@@ -46,16 +47,27 @@ def tasks_text(status: JobStatus) -> str:
 
 @click.command()
 @click.option("--all", "all_states", is_flag=True, help="Those that have ended, too.")
+@click.option(
+    "--state",
+    "named",
+    type=StateType(),
+    multiple=True,
+    help="Only those in this state, such as RUNNING or FAILED; may be repeated.",
+)
 @connection_options
 @format_option
-def jobs(*, all_states: bool, form: str, address: str | None, token_file: Path | None) -> None:
-    """List the jobs that have not ended; --all lists the others, too.
+def jobs(
+    *, all_states: bool, named: tuple[JobState, ...], form: str, address: str | None, token_file: Path | None
+) -> None:
+    """List the jobs that have not ended; --all lists the others, too, --state those in one state.
 
     TASKS says how many tasks wait, start, run and have ended how, as it was a second ago at most; JSON and YAML count
     them by state, as `task_counts`. A terminal shows as much of the REASON as fits; `iriscw job` shows the whole.
     """
     now_ms = time.time_ns() // 1_000_000
-    states = () if all_states else tuple(state for state in JobState if state not in JOB_TERMINAL)
+    if all_states and named:
+        raise click.UsageError("--all lists jobs in every state, and --state those in one", click.get_current_context())
+    states = named or (() if all_states else tuple(state for state in JobState if state not in JOB_TERMINAL))
 
     async def listed(client: Client) -> None:
         found = [job.seen for job in await client.jobs(states=states) if job.seen is not None]

@@ -5,12 +5,14 @@ What reads such text is imported when there is some: most commands are given non
 
 from __future__ import annotations
 
+import difflib
 import os
 from pathlib import Path
 from typing import Any
 
 import click
 
+from iriscw.jobs.model import JobState, Suspension
 from iriscw.runtime.vocabulary import SECOND
 
 
@@ -77,6 +79,23 @@ class SizeType(click.ParamType[int]):
         if size_bytes < self.least_bytes:
             self.fail(f"{value!r} is less than {format_size(self.least_bytes)}", param, ctx)
         return size_bytes
+
+
+class StateType(click.ParamType[JobState]):
+    """The state of a job, in letters of any case."""
+
+    name = "state"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> JobState:
+        """Read it."""
+        named = str(value).upper()
+        if named == Suspension.SUSPENDED.name:
+            self.fail("a suspended job is RUNNING; --state RUNNING lists it, too, and shows it", param, ctx)
+        if named not in JobState.__members__:
+            near = difflib.get_close_matches(named, JobState.__members__, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"states are {', '.join(JobState.__members__)}"
+            self.fail(f"{value!r} is not the state of a job; {hint}", param, ctx)
+        return JobState[named]
 
 
 class NodeCpu(click.ParamType[str]):

@@ -30,11 +30,18 @@ def move(*, checkpoint_id: str, tier: str, keep: bool, form: str, **given: Any) 
     Interrupted (Ctrl-C, SIGTERM, a closed terminal) it leaves nothing where it was to go; from the moment in which the
     copy can be seen it comes to its end. A command that is killed is undone or finished by the next one.
     """
-    from iriscw.checkpoint.drivers.loading import named_place
     from iriscw.checkpoint.model import MovePlan
 
-    target = named_place(tier) if given["agent"] is None else tier
-    _backend(given).move(MovePlan("", checkpoint_id, target, keep), form)
+    _backend(given).move(MovePlan("", checkpoint_id, tier, keep), form)
+
+
+@click.command()
+@click.argument("checkpoint_id", metavar="CHECKPOINT")
+@place_options
+@format_option
+def verify(*, checkpoint_id: str, form: str, **given: Any) -> None:
+    """Read every byte of every copy of a checkpoint, and compare. The exit code is 0 only if each copy is whole."""
+    AtHere(given).verify(checkpoint_id, form)
 
 
 @click.command()

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 from iriscw._errors import OperationError, UsageError
@@ -131,8 +132,8 @@ _WAYS_OUT: Final = {
     "NoStoreCredentials": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; for gs:// "
     "GOOGLE_APPLICATION_CREDENTIALS",
     "UnsafeSocketFolder": "`chmod 700` it, or name a socket in a folder of its own: --socket",
-    "WorkdirLocked": "stop it, or choose another --workdir",
-    "JournalLocked": "another controller uses this journal; stop it first",
+    "WorkdirLocked": "stop it (`iriscw down` ends an `iriscw up`), or choose another --workdir",
+    "JournalLocked": "another controller uses this journal; stop it first (`iriscw down` ends an `iriscw up`)",
 }
 
 
@@ -155,8 +156,28 @@ def interrupted() -> int:
     return INTERRUPTED
 
 
-def report(error: BaseException, *, verbose: bool) -> int:
-    """Say on standard error what went wrong, in one line; ``verbose`` adds the rest. Give the exit code."""
+def spelled(text: str, options: Mapping[str, str]) -> str:
+    """Write an error about an argument with the options of the command: what calls it has other names for them.
+
+    Args:
+        text: what the error says: of an argument first its name, then a colon.
+        options: how each parameter of the command is spelled, by its name.
+    """
+    first, colon, _ = text.partition(":")
+    if not colon or first not in options:
+        return text
+    for name, option in options.items():
+        text = re.sub(rf"\b{name}=, (?={option}\b)", "", text)
+        if name == first or "_" in name:
+            text = re.sub(rf"(?<![\w.-]){name}(?![\w=])", option, text)
+    return text
+
+
+def report(error: BaseException, *, verbose: bool, options: Mapping[str, str] | None = None) -> int:
+    """Say on standard error what went wrong, in one line; ``verbose`` adds the rest. Give the exit code.
+
+    ``options`` are those of the command, as :func:`spelled` takes them.
+    """
     from iriscw.client.errors import JobFailed
 
     error = alone(error)
@@ -165,7 +186,8 @@ def report(error: BaseException, *, verbose: bool) -> int:
     if isinstance(error, KeyboardInterrupt):
         return interrupted()
     _, _, rest = visible(_text_of(error)).partition("\n")
-    line = f"iriscw: {headline(error)}"
+    said = headline(error)
+    line = f"iriscw: {spelled(said, options or {}) if isinstance(error, UsageError) else said}"
     hint = way_out(error)
     sys.stderr.write(f"{line}; {hint}\n" if hint else f"{line}\n")
     if rest and isinstance(error, JobFailed | UsageError):  # a task's traceback, a configuration's list of problems

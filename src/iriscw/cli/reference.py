@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import click
 
-from iriscw.checkpoint.model import ListedArtifact, ShownTier
+from iriscw.checkpoint.model import ArtifactCopy, ListedArtifact, ShownTier
 from iriscw.cli import doctor
 from iriscw.cli.app import app
 from iriscw.cli.jobs import UNLISTED
@@ -67,6 +67,7 @@ LISTINGS: dict[str, type] = {
     "checkpoints": ListedArtifact,
     "checkpoints --cluster": Checkpoint,
     "tiers": ShownTier,
+    "verify": ArtifactCopy,
     "doctor": doctor.Finding,
     "doctor --kube": findings.Finding,
 }

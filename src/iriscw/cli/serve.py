@@ -94,7 +94,8 @@ def up(
     left = read_context(path)
     if left is not None and left.is_alive:
         raise ClusterIsUp(
-            f"a cluster is up at {left.address} (process {left.owner.pid}); stop it first, or set IRISCW_CONTEXT"
+            f"a cluster is up at {left.address} (process {left.owner.pid});"
+            " end it first (`iriscw down`), or set IRISCW_CONTEXT"
         )
     check_context(path)
     if config is not None:

@@ -20,6 +20,7 @@ import anyio
 
 from iriscw._errors import OperationError
 from iriscw.client import wire
+from iriscw.client.arguments import check_request
 from iriscw.client.contact import Contact, Keeper
 from iriscw.client.model import JobStatus
 from iriscw.proto.iriscw.v1 import (
@@ -80,10 +81,12 @@ class MethodCalls:
         """Make a unary call: one that changes nothing, or one that its ``key`` lets be repeated.
 
         Raises:
+            InvalidArgument: the request holds what it cannot.
             RpcUnavailable: the controller cannot be reached.
             RpcDeadline: it did not answer in time.
             IriscwError: what it says.
         """
+        check_request(request)
         reasons, began_s = RetryReasons(method, CALL_TIMEOUT_S), anyio.current_time()
         useless: OperationError | None = None
 
@@ -116,9 +119,11 @@ class MethodCalls:
         """Iterate over a stream's answers, and open it again with a fresh ``request()`` whenever it breaks.
 
         Raises:
+            InvalidArgument: the request holds what it cannot.
             OperationError: it breaks for longer than the patience lasts.
             IriscwError: what the controller says.
         """
+        check_request(request())
         patience = RetryPatience(self._patience_s, self._rng, method, self._contact)
         while True:
             try:

@@ -19,6 +19,7 @@ from iriscw.client.job import PAGE, Job
 from iriscw.client.model import (
     ActorStatus,
     ClusterStatus,
+    GpuStatus,
     JobStatus,
     NodeStatus,
     OrderStatus,
@@ -41,6 +42,8 @@ from iriscw.proto.iriscw.v1 import (
     JobStatus as WireJobStatus,
     ListActorsRequest,
     ListActorsResponse,
+    ListGpusRequest,
+    ListGpusResponse,
     ListJobsRequest,
     ListJobsResponse,
     ListNodesRequest,
@@ -282,6 +285,18 @@ class Client:
             token = page.next_page_token
             if not token:
                 return found
+
+    async def gpus(self) -> list[GpuStatus]:
+        """List the GPUs that the worker behind the address hands out, as they were when it last looked.
+
+        It looks every 15 s. Of any other process there are none, nor of a worker whose tasks have pods.
+
+        Raises:
+            VersionMismatch: the process is of a version that cannot tell.
+            OperationError: it cannot be reached.
+        """
+        reply = await self._calls.ask("ListGpus", ListGpusRequest(), ListGpusResponse, service=INSPECTION)
+        return [wire.gpu_status(each) for each in reply.gpus]
 
     async def checkpoint(
         self,

@@ -17,6 +17,7 @@ import anyio
 from iriscw._errors import InvalidArgument, OperationError, UsageError, as_failure
 from iriscw.client import commands, peers, wire
 from iriscw.client.advice import advice
+from iriscw.client.arguments import check_count, check_seconds
 from iriscw.client.calls import MethodCalls
 from iriscw.client.errors import JobFailed, ResultDamaged, ValuesUnreadable, WaitTimeout
 from iriscw.client.lines import LineReader
@@ -124,9 +125,11 @@ class Job:
 
         Raises:
             WaitTimeout: it has not ended in time. It goes on.
+            InvalidArgument: the time is none.
             NoSuchJob: the controller has forgotten it.
             OperationError: the controller cannot be reached for minutes.
         """
+        check_seconds("timeout_s", timeout_s)
         with anyio.move_on_after(timeout_s):
             async with aclosing(self.watch()) as statuses:
                 async for status in statuses:
@@ -151,12 +154,14 @@ class Job:
         Raises:
             JobFailed: it ended otherwise than well.
             WaitTimeout: it has not ended in time, or its values have not arrived. The job goes on.
+            InvalidArgument: the time is none.
             ResultDamaged: a value did not arrive as it was stored.
             PythonMismatch: the tasks ran another Python than this one.
             ValuesUnreadable: values cannot be unpickled here. It has the others, and what each of these raised.
             NoSuchJob: the controller has forgotten it.
             OperationError: the controller cannot be reached for minutes.
         """
+        check_seconds("timeout_s", timeout_s)
         with anyio.move_on_after(timeout_s):
             status = await self.wait()
             if status.state is not JobState.SUCCEEDED:
@@ -232,8 +237,7 @@ class Job:
             OperationError: the controller cannot be reached for minutes.
         """
         for name, number in (("task", task), ("attempt", attempt), ("tail", tail)):
-            if number is not None and number < 0:
-                raise InvalidArgument(f"{name}: {number} is negative")
+            check_count(name, number)
         if task and task >= (self.seen or await self.status()).num_tasks:  # each job has a task 0
             raise InvalidArgument(f"{self.id} has no task {task}")
         reader = LineReader(lambda gap: log.warning("iriscw: %s", gap), whole=tail == 0)
@@ -289,11 +293,11 @@ class Job:
             NoSuchJob: the controller has forgotten it.
             OperationError: the controller cannot be reached.
         """
+        check_seconds("timeout_s", timeout_s)
         timeout_ms = round(timeout_s * 1000) if math.isfinite(timeout_s) else -1
         if timeout_ms <= 0:
             raise InvalidArgument(f"timeout_s: {timeout_s:g} is not a time for a command")
-        if task is not None and task < 0:
-            raise InvalidArgument(f"task: {task} is negative")
+        check_count("task", task)
         words = list(Command(argv).argv)
         request = ExecTaskRequest(job=self._ref, task_index=task, argv=words, timeout_ms=timeout_ms)
         return await commands.run(self._calls, request, timeout_s, output)
@@ -351,12 +355,16 @@ class Job:
             timeout_s: seconds; None waits for ever.
 
         Raises:
+            InvalidArgument: the name, or the time, is none.
             NoSuchPort: the job did not ask for a port of this name.
             PeerOver: a replica has ended for good, so that never all of them will run.
             WaitTimeout: not all run in time.
             NoSuchJob: the controller has forgotten it.
             OperationError: the controller cannot be reached for minutes.
         """
+        check_seconds("timeout_s", timeout_s)
+        if not isinstance(port, str):
+            raise InvalidArgument(f"port: {port!r:.64} is not the name of a port")
         with anyio.move_on_after(timeout_s):
             return await peers.addresses(self._calls, self._ref, port)
         raise WaitTimeout(f"not all replicas of {self.id} have an address after {timeout_s:g} s")
@@ -367,6 +375,7 @@ class Job:
         A job that has ended stays as it is.
 
         Raises:
+            InvalidArgument: the reason is no text.
             NoSuchJob: the controller has forgotten it.
             OperationError: the controller cannot be reached.
         """

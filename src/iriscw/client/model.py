@@ -286,6 +286,24 @@ class ActorStatus:
 
 
 @attrs.frozen
+class GpuStatus:
+    """One GPU of a worker, as it was when the worker last looked. What the machine does not say is None."""
+
+    uuid: str
+    name: str
+    index: int
+    """Its number in the order of the PCI bus."""
+    utilization_percent: int | None = None
+    """The share of the last moments in which something ran on it."""
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+    problem: str = ""
+    """Why nothing is known of now; empty: it is."""
+
+
+@attrs.frozen
 class ClusterStatus:
     """The controller, and counts of what it looks after."""
 

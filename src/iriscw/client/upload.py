@@ -5,6 +5,7 @@ The same files are the same bundle, so sending one again stores nothing and a se
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -17,6 +18,8 @@ from iriscw._errors import InvalidArgument
 from iriscw.bundles.pack import InvalidBundleFolder, Packed, pack
 from iriscw.client.calls import MethodCalls
 from iriscw.proto.iriscw.v1 import BundleHeader, PutBundleRequest, PutBundleResponse
+
+log = logging.getLogger("iriscw.client")
 
 CHUNK_BYTES: Final = 256 << 10
 """The protocol's own limit."""
@@ -37,6 +40,9 @@ async def upload(calls: MethodCalls, folder: str | os.PathLike[str], exclude: Se
     with tempfile.TemporaryFile() as file:
         packed = cast("BinaryIO", file)
         made = await anyio.to_thread.run_sync(_pack, Path(folder), packed, exclude)
+        if made.useless:
+            named = ", ".join(repr(each) for each in made.useless)
+            log.warning("iriscw: nothing in %s fits what its bundle is to leave out: %s", folder, named)
 
         def parts() -> AsyncIterator[PutBundleRequest]:
             return _parts(packed, made)

@@ -5,6 +5,7 @@ A number that this version does not know counts as "not said", as the protocol d
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from iriscw.proto.iriscw.v1 import (
     Coscheduling,
     Entrypoint,
     ExistingJobPolicy,
+    GpuStatus,
     JobState as WireJobState,
     JobStatus,
     PoolStatus,
@@ -188,6 +190,21 @@ def actor_status(sent: ActorStatus) -> model.ActorStatus:
     )
 
 
+def gpu_status(sent: GpuStatus) -> model.GpuStatus:
+    """Read how a GPU is."""
+    return model.GpuStatus(
+        uuid=sent.uuid,
+        name=sent.name,
+        index=sent.index,
+        utilization_percent=sent.utilization_percent,
+        memory_used_bytes=sent.memory_used_bytes,
+        memory_total_bytes=sent.memory_total_bytes,
+        temperature_c=sent.temperature_c,
+        power_w=None if sent.power_mw is None else sent.power_mw / 1000,
+        problem=sent.problem,
+    )
+
+
 def cluster_status(sent: ClusterStatus) -> model.ClusterStatus:
     """Read a cluster's status."""
     return model.ClusterStatus(
@@ -230,7 +247,9 @@ def _states(kind: type[S], states: Iterable[Any]) -> list[S]:
     found = []
     for each in states:
         if not isinstance(each, str) or each not in kind.__members__:
-            raise InvalidArgument(f"states: {each!r:.64} is not one of {', '.join(kind.__members__)}")
+            near = difflib.get_close_matches(str(each).upper(), kind.__members__, n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise InvalidArgument(f"states: {each!r:.64} is not one of {', '.join(kind.__members__)}{hint}")
         found.append(kind[each])
     return found
 

@@ -52,7 +52,7 @@ _DURATION_PART = re.compile(rf"({_NUMBER})(ms|[dhms])", re.ASCII)
 _CPU = re.compile(rf"({_NUMBER})(m?)", re.ASCII)
 
 _SIZE_EXAMPLES = "write bytes as a number, or text such as '16GiB' (2^30) or '2048GB' (10^9)"
-_DURATION_EXAMPLES = "write '30m', '1h30m', '0.5s' or {milliseconds: 1800000}"
+_DURATION_EXAMPLES = "write '30m', '1h30m' or '0.5s'"
 _CPU_EXAMPLES = "write cores as a number such as 4 or 0.5, or thousandths as '500m'"
 
 
@@ -186,6 +186,8 @@ def _unit_bytes(value: str, unit: str) -> int:
 
 def _length_ms(value: str) -> Fraction:
     text = value.strip()
+    if len(text) <= 20 and text.isascii() and text.isdigit():
+        raise DurationError(f"{_shown(value)} has no unit: write '{text}s', '{text}m' or '{text}h'")
     if len(text) > 128 or _DURATION.fullmatch(text) is None:
         raise DurationError(f"{_shown(value)} is not a length of time: {_DURATION_EXAMPLES}")
     parts = _DURATION_PART.findall(text)
@@ -198,7 +200,7 @@ def _length_ms(value: str) -> Fraction:
 def _milliseconds(value: Mapping[Any, Any]) -> int:
     milliseconds = value.get("milliseconds")
     if set(value) != {"milliseconds"} or isinstance(milliseconds, bool) or not isinstance(milliseconds, int):
-        raise DurationError(f"a mapping for a length of time has an int at milliseconds: {_DURATION_EXAMPLES}")
+        raise DurationError("a mapping for a length of time has an int at milliseconds: write {milliseconds: 1800000}")
     if not 0 <= milliseconds <= DURATION_LIMIT_MS:
         raise DurationError(f"{_shown(milliseconds)} milliseconds is not between 0 and {DURATION_LIMIT_MS}")
     return milliseconds

@@ -2,9 +2,10 @@
 
 On the wire the controller speaks first, with all that should run; behind the door a link speaks second, when it knows
 what is there (:mod:`iriscw.jobs.ports`). The two meet here. Before an attempt's order leaves for a worker, its uid is
-written down under the worker's incarnation, and struck out when the worker was told to forget it. A new stream then
-begins for the link with these uids, as accepted and otherwise unknown; what the worker really has follows as changes.
-A uid whose order never arrived is ordered again, which is harmless: workers never start a uid twice.
+written down under the worker's incarnation, with those that leave for others at the same time, and struck out when the
+worker was told to forget it. A new stream then begins for the link with these uids, as accepted and otherwise unknown;
+what the worker really has follows as changes. A uid whose order never arrived is ordered again, which is harmless:
+workers never start a uid twice.
 
 The record is also what a worker's word is held against. An attempt belongs to the one incarnation that it was given to
 last; what any other says of it is not believed (:meth:`HeldAttempts.owns`). That does not end when the attempt is
@@ -20,7 +21,7 @@ own idempotency does not cover.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -29,11 +30,15 @@ import anyio.to_thread
 import attrs
 
 from iriscw._errors import OperationError
+from iriscw.controller.stores.group_commit import GroupCommit
 from iriscw.controller.stores.stored_files import append_whole, naming
 from iriscw.files import write_atomic
 
 Key = tuple[str, str]
 """A worker's id and incarnation."""
+
+Gift = tuple[Key, tuple[str, ...]]
+"""What one worker is given at once."""
 
 REWRITE_LINES = 4096
 """Lines struck out since the file was last written anew."""
@@ -74,6 +79,7 @@ class HeldAttempts:
         self._root = root
         self._records: dict[Key, Record] = {}
         self._lock = anyio.Lock()
+        self.giving = GroupCommit(self._give_all)
 
     async def of(self, key: Key) -> tuple[str, ...]:
         """Return the uids that the worker may hold, in the order in which they were given to it.
@@ -98,12 +104,37 @@ class HeldAttempts:
         Raises:
             HeldBroken: nothing was written; the orders must not leave.
         """
+        given = tuple(dict.fromkeys(uids))
+        if given:
+            await self.giving.put((key, given))
+
+    async def _give_all(self, gifts: Sequence[Gift]) -> dict[int, Exception]:
+        """Write down what several workers are given; give what was not written, and why."""
+        errors: dict[int, Exception] = {}
+        fresh: dict[int, list[str]] = {}
         async with self._lock:
-            held = (await self._load(key)).held
-            fresh = [uid for uid in dict.fromkeys(uids) if uid not in held]
-            if fresh:
-                await self._append(key, [f"+{uid}" for uid in fresh])
-                held.update(dict.fromkeys(fresh))
+            for index, (key, uids) in enumerate(gifts):
+                try:
+                    record = await self._load(key)
+                except HeldBroken as error:
+                    errors[index] = error
+                else:
+                    fresh[index] = [uid for uid in uids if uid not in record.held]
+            lines = {index: (self._path(gifts[index][0]), _added(uids)) for index, uids in fresh.items() if uids}
+            if lines:
+                for index, refused in (await anyio.to_thread.run_sync(_append_each, lines)).items():
+                    errors[index] = self._broken(refused)
+            for index, added in fresh.items():
+                if index not in errors:
+                    self._records[gifts[index][0]].held.update(dict.fromkeys(added))
+        return errors
+
+    def _broken(self, refused: OSError) -> HeldBroken:
+        try:
+            with _named(self._root):
+                raise refused
+        except HeldBroken as error:
+            return error
 
     async def strike(self, key: Key, uids: Iterable[str]) -> None:
         """Strike out attempts that the worker was told to forget.
@@ -111,9 +142,12 @@ class HeldAttempts:
         Raises:
             HeldBroken: nothing was written.
         """
+        struck = dict.fromkeys(uids)
+        if not struck:
+            return
         async with self._lock:
             record = await self._load(key)
-            gone = [uid for uid in dict.fromkeys(uids) if uid in record.held]
+            gone = [uid for uid in struck if uid in record.held]
             if not gone:
                 return
             if record.struck_lines + len(gone) < REWRITE_LINES:
@@ -130,9 +164,12 @@ class HeldAttempts:
         Raises:
             HeldBroken: nothing was written.
         """
+        let_go = dict.fromkeys(uids)
+        if not let_go:
+            return
         async with self._lock:
             record = await self._load(key)
-            gone = [uid for uid in dict.fromkeys(uids) if uid in record.held]
+            gone = [uid for uid in let_go if uid in record.held]
             for uid in gone:
                 del record.held[uid]
             if gone:
@@ -182,6 +219,20 @@ class HeldAttempts:
     def _path(self, key: Key) -> Path:
         worker_id, incarnation = key
         return self._root / f"{worker_id}#{incarnation}"
+
+
+def _added(uids: Iterable[str]) -> bytes:
+    return "".join(f"+{uid}\n" for uid in uids).encode()
+
+
+def _append_each(lines: Mapping[int, tuple[Path, bytes]]) -> dict[int, OSError]:
+    refused = {}
+    for index, (path, content) in lines.items():
+        try:
+            append_whole(path, content)
+        except OSError as error:
+            refused[index] = error
+    return refused
 
 
 def _read(path: Path) -> tuple[list[str], bool]:

@@ -6,6 +6,7 @@ does not hurry it; the stop is bounded, and the journal makes a harder end safe.
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 from collections.abc import Callable
@@ -19,6 +20,17 @@ from iriscw.controller.assembly import Controller
 from iriscw.processes.stopping import stopping_signals
 
 log = logging.getLogger(__name__)
+
+
+def _collect_only_what_comes() -> None:
+    """Have collections of garbage look at what is made from here on.
+
+    Modules, the configuration and what was read from the journal stay for as long as the process does: 75,000 objects
+    before the first worker dials, at which each full collection looked for some 45 ms, with nobody served meanwhile.
+    Only for a process of one's own: whoever embeds a controller has a collector that is tuned for the host.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 async def serve(
@@ -57,6 +69,7 @@ async def serve(
             insecure_plaintext=insecure_plaintext,
         )
         async with controller:
+            _collect_only_what_comes()
             log.info("cluster %s: serving on %s", loaded.name, controller.address)
             if ready is not None:
                 ready(controller)

@@ -99,6 +99,9 @@ FREEZABLE = "freezable"
 """The attribute of workers that can start attempts so that they get no io_uring. A worker says it of itself: an older
 one, one whose attempts are its own threads, and one on a machine for which there is no filter do not."""
 
+DECIDED_BY_WORKERS = ("python", FREEZABLE)
+"""Attributes that only a running worker has, and that any new one may meet."""
+
 
 @attrs.frozen
 class GroupConfig:

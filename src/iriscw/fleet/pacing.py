@@ -34,6 +34,15 @@ def backoff(in_a_row: int, first: int, longest: int, rng: Random) -> int:
     return max(1, plain - rng.randrange(plain // JITTER_PARTS + 1))
 
 
+def time_of_day(wall: int, *, minutes: bool) -> str:
+    """Return the time of day of a wall-clock time in ns, for people: UTC, rounded up to a second or a minute."""
+    seconds = -(-wall // SECOND)
+    if minutes:
+        seconds = -(-seconds // 60) * 60
+    hour, minute, second = seconds // 3600 % 24, seconds // 60 % 60, seconds % 60
+    return f"{hour:02}:{minute:02}" if minutes else f"{hour:02}:{minute:02}:{second:02}"
+
+
 @attrs.define
 class TokenBucket:
     """At most ``burst`` at once, and one more every ``interval`` ns."""

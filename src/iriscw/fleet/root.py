@@ -60,7 +60,7 @@ from iriscw.fleet.model import (
 )
 from iriscw.fleet.orphans import Orphans, Thing
 from iriscw.fleet.pacing import REMOVALS_BURST, REMOVALS_PER_MINUTE, TokenBucket, backoff
-from iriscw.fleet.routing import GroupOffer, IdleSlice, Routing, route, spreads
+from iriscw.fleet.routing import GroupOffer, Routing, route, spreads
 from iriscw.fleet.signals import (
     Evaluate,
     GroupReported,
@@ -73,6 +73,7 @@ from iriscw.fleet.signals import (
     Takeover,
     TryAgain,
 )
+from iriscw.fleet.useless import IdleSlice, is_choosy
 from iriscw.runtime.vocabulary import (
     SECOND,
     Arrived,
@@ -324,7 +325,8 @@ def route_demand(fleet: Fleet, message: Evaluate, ctx: Context) -> Outcome:
     routing = route(fleet.demand[:MAX_DEMAND_ENTRIES], offers(fleet))
     commands: list[Command] = []
     for group, count in routing.wanted.items():
-        wanted = SlicesWanted(count, routing.spread[group], routing.unfit[group])
+        renew, useless = routing.renew[group], routing.useless[group]
+        wanted = SlicesWanted(count, routing.spread[group], routing.unfit[group], renew, useless)
         if fleet.wanted.get(group) != wanted:
             fleet.wanted[group] = wanted
             commands.append(Tell(ctx.path / group, wanted, conflate="wanted"))
@@ -384,17 +386,19 @@ def offers(fleet: Fleet) -> list[GroupOffer]:
                 idle=report.idle,
                 later=0 if state is Availability.INVALID else max(0, group.max_slices - report.row.slices),
                 known=idle.get(group.name, ()),
+                going=report.going,
             )
         )
     return result
 
 
 def _idle(fleet: Fleet) -> dict[str, tuple[IdleSlice, ...]]:
-    """Return the idle slices of each group, the longest idle first, where a gang that spreads may be waiting on them.
+    """Return the idle slices of each group, the longest idle first, where it matters which ones they are.
 
+    It does where a gang that spreads may be waiting on them, and where they may be of no use to anything that waits.
     Those that only just became ready come last, so that the first ones are those that groups count as idle.
     """
-    if not _spreading(fleet):
+    if not any(is_choosy(entry) for entry in fleet.demand) or not any(each.idle for each in fleet.reports.values()):
         return {}
     found: dict[str, list[tuple[int, str]]] = {}
     for slice_id, row in fleet.rows.items():
@@ -476,9 +480,11 @@ def row_changed(fleet: Fleet, message: SliceRowChanged, ctx: Context) -> Outcome
     else:
         fleet.rows[message.slice_id] = message.row
         fleet.workers[message.slice_id] = message.workers
-    # Groups tell how many are idle; which ones are matters only to a gang that spreads over them.
+    # Groups tell how many are idle; which ones are matters only to a gang that spreads over them, and where some go
+    # because they are of no use.
     changed = _idle_workers(fleet, message.slice_id) != before
-    return tuple(_reroute(fleet)) if changed and _spreading(fleet) else None
+    by_name = _spreading(fleet) or any(each.renew for each in fleet.wanted.values())
+    return tuple(_reroute(fleet)) if changed and by_name else None
 
 
 def describe(fleet: Fleet, message: DescribeFleet, ctx: Context) -> Outcome:

@@ -22,6 +22,9 @@ Where a group that is closed for a while would have room once it is open, what i
 Idle slices whose workers, as they registered, do not do for the gang are not packed: they would be kept for ever.
 Idle slices of one *kind* are alike in all that gangs ask for.
 
+What is left after all rounds may find its room in the place of idle slices that nothing that waits could use
+(:mod:`iriscw.fleet.useless`): a group that has ``max_slices`` lets such a one go, and asks for another.
+
 For every demand the result has a sentence that says what is done about it, or what is missing (INV-J7).
 """
 
@@ -37,7 +40,9 @@ import attrs
 
 from iriscw.cloud.model import Attributes, Capacity, Constraint, Op
 from iriscw.fleet.messages import DemandEntry
-from iriscw.fleet.model import FREEZABLE, SLICE_ID, WORKER_ID, Availability, GroupConfig
+from iriscw.fleet.model import DECIDED_BY_WORKERS, SLICE_ID, WORKER_ID, Availability, GroupConfig
+from iriscw.fleet.pacing import time_of_day
+from iriscw.fleet.useless import IdleSlice, useless
 from iriscw.runtime.vocabulary import SECOND
 
 MAX_STACKS = 64
@@ -52,9 +57,6 @@ MAX_GROUPS_REMEMBERED = 1_024
 LONG_BOOT = 120 * SECOND
 """A boot from this on is told in minutes."""
 
-DECIDED_BY_WORKERS = ("python", FREEZABLE)
-"""Attributes that only a running worker has, and that any new one may meet."""
-
 
 class Round(enum.Enum):
     """The rounds of packing, in order."""
@@ -64,15 +66,8 @@ class Round(enum.Enum):
     ABSORBING = "on their way"
     ROOM = "to be asked for"
     WAITING = "waiting for machines"
-
-
-@attrs.frozen
-class IdleSlice:
-    """A slice that is ready, and on which nothing runs."""
-
-    slice_id: str
-    workers: tuple[Attributes, ...]
-    """What each of its workers is like."""
+    RENEWAL = "in the place of idle ones that nothing that waits could use"
+    """Last of all: it costs a slice."""
 
 
 @attrs.frozen
@@ -96,6 +91,8 @@ class GroupOffer:
     known: tuple[IdleSlice, ...] = ()
     """The idle ones by name, the longest idle first; after ``idle`` of them come those that were ready only just. Where
     there are too few, or workers are not known, a slice is thought to do for every gang."""
+    going: int = 0
+    """Slices on their way out, whose places will be free."""
 
 
 @attrs.frozen
@@ -108,6 +105,11 @@ class Routing:
     """Of these, the ones for gangs that spread: a slice that is ready and idle is as good as one on its way."""
     unfit: Mapping[str, tuple[str, ...]]
     """Idle slices that are not: none of the gangs that the group takes slices for could run there."""
+    renew: Mapping[str, int]
+    """Slices that could take the place of ones on their way out, or of ``useless`` ones, for demand that finds no other
+    room."""
+    useless: Mapping[str, tuple[str, ...]]
+    """Idle slices that nothing that waits could use; empty where nothing would come of replacing one."""
     reasons: tuple[tuple[str, str], ...]
     never: tuple[str, ...] = ()
     """Demands that no group can ever run, whatever its workers turn out to be like."""
@@ -341,14 +343,19 @@ def route(entries: Sequence[DemandEntry], offers: Sequence[GroupOffer]) -> Routi
         reasons.append((entry.demand_id, _sentence(shares, left, fitting, by_name)))
     wanted = {offer.config.name: 0 for offer in offers}
     spread = dict(wanted)
+    renew = dict(wanted)
     unfit: dict[str, tuple[str, ...]] = dict.fromkeys(wanted, ())
+    replaceable = dict(unfit)
     for place, bay in bays.items():
         name = place[0]
+        if place[1] is Round.RENEWAL:
+            renew[name], replaceable[name] = bay.used, bay.slices if bay.used else ()
+            continue
         wanted[name] += bay.used
         spread[name] += bay.spread
         if name in fit and place not in fit[name]:
             unfit[name] += bay.slices
-    return Routing(wanted, spread, unfit, tuple(sorted(reasons)), tuple(sorted(never)))
+    return Routing(wanted, spread, unfit, renew, replaceable, tuple(sorted(reasons)), tuple(sorted(never)))
 
 
 Kind: TypeAlias = tuple[Attributes, ...]
@@ -377,6 +384,9 @@ def _lay_out(entries: Sequence[DemandEntry], offers: Sequence[GroupOffer]) -> Ba
             # Where there are no slices there is nothing to place: in a large fleet that is at work, almost everywhere.
             if slices:
                 bays[name, round_, ANY] = Bay(offer.config, slices)
+        named = _replaceable(entries, offer)
+        if named:
+            bays[name, Round.RENEWAL, ANY] = Bay(offer.config, len(named) + offer.going, slices=named)
         if not gangs:
             continue
         known = [each for each in offer.known[: offer.idle] if each.workers]
@@ -390,6 +400,15 @@ def _lay_out(entries: Sequence[DemandEntry], offers: Sequence[GroupOffer]) -> Ba
     return bays
 
 
+def _replaceable(entries: Sequence[DemandEntry], offer: GroupOffer) -> tuple[str, ...]:
+    """Return the idle slices of a group that nothing that waits for it could use, where others could come."""
+    known = [each for each in offer.known[: offer.idle] if each.workers]
+    if not known or not (offer.availability.accepts or offer.availability is Availability.AT_MAX):
+        return ()
+    fitting = [entry for entry in entries if entry.count > 0 and not misfit(offer.config, entry)]
+    return useless(fitting, known, offer.config.per_worker)
+
+
 def _kind(idle: IdleSlice, asked: Mapping[str, None]) -> Kind:
     workers = (Attributes({name: value for name, value in each.pairs if name in asked}) for each in idle.workers)
     return tuple(dict.fromkeys(workers))
@@ -401,7 +420,7 @@ def _pack(entry: DemandEntry, fitting: Sequence[GroupConfig], bays: Bays) -> tup
     shares: Shares = {}
     if not bays:
         return shares, left
-    for round_ in (Round.ABSORBING, Round.ROOM, Round.WAITING):
+    for round_ in (Round.ABSORBING, Round.ROOM, Round.WAITING, Round.RENEWAL):
         for config in fitting:
             bay = bays.get((config.name, round_, ANY))
             placed = bay.place(entry.demand, left, entry.gang_size) if bay is not None and left else 0
@@ -434,10 +453,13 @@ class Trial:
     left: int
 
     @property
-    def cost(self) -> tuple[bool, int]:
-        """Whether it waits for machines, and for how many of its tasks some have to be asked for: less is better."""
+    def cost(self) -> tuple[bool, bool, int]:
+        """Whether idle slices go for it, whether it waits for machines, and for how many of its tasks some have to be
+        asked for: less is better.
+        """
         asked = sum(count for (_, round_, _), count in self.places.items() if round_ is Round.ROOM)
-        return any(round_ is Round.WAITING for _, round_, _ in self.places), asked
+        rounds = [round_ for _, round_, _ in self.places]
+        return Round.RENEWAL in rounds, Round.WAITING in rounds, asked
 
 
 def _by_value(entry: DemandEntry, fitting: Sequence[GroupConfig]) -> list[list[GroupConfig]]:
@@ -597,6 +619,11 @@ def _sentence(shares: Shares, left: int, fitting: Sequence[GroupConfig], offers:
                 parts.append(f"{tasks} for new slices of {name!r}{_boots(offers[name])}")
             case Round.WAITING:
                 parts.append(f"{tasks} for slices of {name!r} that wait for machines: {offers[name].reason}")
+            case Round.RENEWAL:
+                why = offers[name].reason
+                parts.append(
+                    f"{tasks} for new slices of {name!r} in the place of idle ones that cannot run this: {why}"
+                )
     if left:
         closed = [
             f"{config.name!r} is {offers[config.name].availability.value}"
@@ -611,11 +638,7 @@ def _ready(offer: GroupOffer) -> str:
     """Say when the first slice on its way should be ready: by the clock, so that the sentence stays the same."""
     if offer.expected_at is None:
         return ""
-    seconds = -(-offer.expected_at // SECOND)
-    if offer.boot_estimate >= LONG_BOOT:
-        seconds = -(-seconds // 60) * 60
-    hour, minute, second = seconds // 3600 % 24, seconds // 60 % 60, seconds % 60
-    at = f"{hour:02}:{minute:02}" if offer.boot_estimate >= LONG_BOOT else f"{hour:02}:{minute:02}:{second:02}"
+    at = time_of_day(offer.expected_at, minutes=offer.boot_estimate >= LONG_BOOT)
     return f", the first ready at about {at} UTC"
 
 

@@ -35,11 +35,16 @@ class SlicesWanted:
     Of these, ``spread`` are for gangs over several slices: for such a one it does not matter whether a slice is on its
     way or ready and idle. So that stays true while slices become ready. Idle slices on which none of them could run, as
     their workers are, are named in ``unfit``.
+
+    Beside these, ``renew`` slices could run what finds no room, in the place of slices that are on their way out and of
+    the idle ones in ``useless``, which nothing that waits could use.
     """
 
     count: int
     spread: int = 0
     unfit: tuple[str, ...] = ()
+    renew: int = 0
+    useless: tuple[str, ...] = ()
 
 
 # group -> /fleet
@@ -68,6 +73,8 @@ class GroupReported:
     """When the first slice on its way should be ready, in wall-clock ns."""
     idle: int = 0
     """Slices that are ready, and on which nothing runs."""
+    going: int = 0
+    """Slices on their way out, or failed, whose places are not free yet."""
 
 
 @message

@@ -19,11 +19,21 @@ class InspectionDoor(v1.InspectionServiceBase):
     Args:
         system: gives the actors, None before they start; asked with each call, because a door may open earlier.
         roles: who may ask: paths have the names of jobs, and failures what a program said.
+        gpus: gives those that the process hands out; only workers do.
     """
 
-    def __init__(self, system: Callable[[], ActorSystem | None], *roles: Role) -> None:
+    def __init__(
+        self,
+        system: Callable[[], ActorSystem | None],
+        *roles: Role,
+        gpus: Callable[[], v1.ListGpusResponse] = v1.ListGpusResponse,
+    ) -> None:
         self._system = system
-        self.method_rules: MethodRules = {"ListActors": MethodRule(roles=roles)}
+        self._gpus = gpus
+        self.method_rules: MethodRules = {
+            "ListActors": MethodRule(roles=roles, does="look at actors"),
+            "ListGpus": MethodRule(roles=roles, does="look at GPUs"),
+        }
 
     async def list_actors(self, message: v1.ListActorsRequest) -> v1.ListActorsResponse:
         """List a page of actors."""
@@ -39,6 +49,10 @@ class InspectionDoor(v1.InspectionServiceBase):
         )
         rows = [_actor_status(each) for each in page.actors]
         return v1.ListActorsResponse(system=page.system, actors=rows, next_page_token=page.next)
+
+    async def list_gpus(self, message: v1.ListGpusRequest) -> v1.ListGpusResponse:
+        """List the GPUs that the process hands out."""
+        return self._gpus()
 
 
 def _actor_status(actor: ActorView) -> v1.ActorStatus:

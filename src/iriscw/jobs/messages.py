@@ -444,7 +444,12 @@ class JobReasons:
 
 @message
 class SchedulerFigures:
-    """Asked of the scheduler: answered with a frozen ``SchedulerStatistics``."""
+    """Asked of the scheduler: answered with a frozen ``SchedulerStatistics``.
+
+    ``workers``: whose own figures are wanted, too. A fleet has thousands, and figures are asked for every few seconds.
+    """
+
+    workers: tuple[str, ...] = ()
 
 
 # Links
@@ -669,8 +674,8 @@ class Resend:
 class SchedulerStatistics:
     """Figures of the scheduler.
 
-    ``committed`` holds worker id and what live attempts take there, ordered by id; ``attempts`` how many these are.
-    ``returning`` counts suspended attempts that wait for a worker.
+    ``committed`` holds worker id and what live attempts take there, for those workers that were asked for and are
+    known; ``attempts`` how many these are. ``returning`` counts suspended attempts that wait for a worker.
     """
 
     syncing: bool

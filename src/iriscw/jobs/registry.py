@@ -135,7 +135,12 @@ class RegistryLimits:
     specs_bytes: int = 48 * 1024 * 1024
 
 
-@attrs.define
+def _unlisted(entry: RegisteredJob, _: attrs.Attribute[Any], value: Any) -> Any:
+    entry.row = None
+    return value
+
+
+@attrs.define(on_setattr=_unlisted)
 class RegisteredJob:
     """A job as the registry knows it."""
 
@@ -154,6 +159,8 @@ class RegisteredJob:
     """The job that must have ended before this one is placed; empty if none."""
     tally: JobTally | None = attrs.field(default=None, eq=False)
     """A note: what the job told of its tasks last; None if nothing yet."""
+    row: JobRow | None = attrs.field(default=None, eq=False, repr=False, on_setattr=attrs.setters.NO_OP)
+    """A note: as it was listed last; None once anything of it has changed. Most of a listing is as it was."""
 
     @property
     def ended(self) -> bool:
@@ -535,7 +542,9 @@ class JobRegistryDecisions:
                 continue
             if len(rows) == limit:
                 return (Reply(JobPage(tuple(rows), rows[-1].job_id)),)
-            rows.append(_row(entry))
+            if entry.row is None:
+                entry.row = _row(entry)
+            rows.append(entry.row)
         return (Reply(JobPage(tuple(rows), "")),)
 
     def scheduler_awake(self, registry: JobRegistry, message: SchedulerAwake, ctx: Context) -> Outcome:

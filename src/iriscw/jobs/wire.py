@@ -5,6 +5,7 @@ A number that this version does not know counts as "not said", as the protocol d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -186,8 +187,9 @@ def job_row(row: JobRow, version: int, pending_reason: str = "") -> v1.JobStatus
 
 def waits(row: JobRow) -> bool:
     """Whether a job of a listing has tasks that wait, and does not say itself why it is not further."""
-    waiting = any(state is TaskState.PENDING for state, _ in row.tally.counts)
-    return waiting and not row.reason and row.state not in JOB_TERMINAL
+    if row.reason or row.state in JOB_TERMINAL:
+        return False
+    return any(state is TaskState.PENDING for state, _ in row.tally.counts)
 
 
 def task_status(job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus:
@@ -493,14 +495,11 @@ def read_resumption(message: v1.Resumption) -> Resumption:
     )
 
 
-_BEAT, _ACK = b"\x12", b"\x52"
-"""How a message of a worker begins that holds a heartbeat, and one of the controller that acknowledges it."""
+_BEAT = re.compile(rb"\x12(.)\x08[\x80-\xff]{0,8}[\x00-\x7f]", re.DOTALL)
+"""A message of a worker that holds a heartbeat of nothing but a sequence, which has up to 63 bits; with its size."""
 
-_SEQUENCE = 0x08
-"""How the sequence begins in both."""
-
-_LONGEST_SEQUENCE = 9
-"""Bytes of 63 bits, 7 in each."""
+_ACK = b"\x52"
+"""How a message of the controller begins that acknowledges one."""
 
 
 def heartbeat_ack(data: bytes) -> bytes | None:
@@ -508,9 +507,7 @@ def heartbeat_ack(data: bytes) -> bytes | None:
 
     Both hold a sequence and nothing else, so all but the first byte is the same.
     """
-    if data[:1] != _BEAT or len(data) < 4 or data[1] != len(data) - 2 or data[2] != _SEQUENCE:
-        return None
-    sequence = data[3:]
-    if len(sequence) > _LONGEST_SEQUENCE or sequence[-1] & 0x80 or any(not byte & 0x80 for byte in sequence[:-1]):
+    beat = _BEAT.fullmatch(data)
+    if beat is None or beat[1][0] != len(data) - 2:
         return None
     return _ACK + data[1:]

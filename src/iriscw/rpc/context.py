@@ -19,7 +19,7 @@ IDEMPOTENCY_KEY = "iriscw-idempotency-key"
 
 AtOnce = Callable[[bytes], bytes | None]
 """Gives the bytes of the answer to the bytes of a message; None leaves the message to the call's method. Called between
-two reads of the socket: it neither blocks nor raises."""
+two reads of the socket: it neither blocks nor raises. What it leaves it may be asked about once more."""
 
 PROTOCOL_KEY = "iriscw-protocol"
 """Metadata: the version of the protocol that the caller speaks."""

@@ -42,6 +42,8 @@ class MethodRule:
     """Who may call a method, and what each message may take that he sends to it."""
 
     roles: tuple[Role, ...]
+    does: str = ""
+    """What callers do with it, in their own words: "list the jobs"; empty: call the method."""
     proven: bool = False
     """Whether callers are also let in whom somebody else vouches for: a token that the door does not know is shown to
     him (:data:`~iriscw.rpc.server_calls.Prove`)."""
@@ -55,7 +57,7 @@ class MethodRule:
         """
         if principal.role not in self.roles:
             allowed = " or ".join(role.value for role in self.roles)
-            raise PermissionDenied(f"{method} is for {allowed}, not for {principal}")
+            raise PermissionDenied(f"{principal} may not {self.does or f'call {method}'}: {allowed} may")
 
 
 MethodRules = Mapping[str, MethodRule]

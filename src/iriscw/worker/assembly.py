@@ -57,6 +57,7 @@ from iriscw.worker.actor import tree
 from iriscw.worker.doors.http import WorkerFigures
 from iriscw.worker.drivers.bundles import ControllerBundles
 from iriscw.worker.drivers.desk import AttemptDesk, TaskSurroundings
+from iriscw.worker.drivers.gpu_watch import GpuWatch
 from iriscw.worker.drivers.gpus import GpuClaims, claim
 from iriscw.worker.drivers.specifications import Specifications
 from iriscw.worker.drivers.stream import ControllerStream, Identity
@@ -68,6 +69,7 @@ from iriscw.worker.model import DEFAULT_LEASE_NS, STOP_GRACE_NS
 from iriscw.worker.ports import TaskRuntime
 from iriscw.worker.runtimes.process import ProcessRuntime
 from iriscw.worker.session import Session
+from iriscw.worker.wire import gpus_message
 
 if TYPE_CHECKING:  # what talks to Kubernetes, or Docker, is loaded where tasks have pods or containers, and not before
     from iriscw.cloud.docker.containers import TaskContainers
@@ -294,8 +296,12 @@ class Worker:
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
         tasks.start_soon(watch.serve)
+        gpu_watch = GpuWatch(offer.gpus)
+        if offer.gpus:
+            self._figures.show_gpus(gpu_watch.last)
+            tasks.start_soon(gpu_watch.serve)
         self._door = RpcServer(
-            [InspectionDoor(lambda: self._system, Role.WORKER)],
+            [InspectionDoor(lambda: self._system, Role.WORKER, gpus=lambda: gpus_message(gpu_watch.last()))],
             authenticate=self._authenticate,
             routes=self._figures.routes(),
             limits=settings.rpc,

@@ -34,18 +34,29 @@ SAME_NUMA: Final = 5
 
 @attrs.frozen
 class Gpu:
-    """One GPU of this machine. ``index`` is its number in the order of the PCI bus, as ``nvidia-smi`` counts."""
+    """One GPU of this machine, or an instance of one that is divided (MIG).
+
+    ``index`` is its number, or that of the whole GPU, in the order of the PCI bus, as ``nvidia-smi`` counts.
+    """
 
     name: str
     uuid: str
     memory_bytes: int
     index: int = 0
+    part: str = ""
+    """Of an instance its profile, ``3g.20gb``; empty: this is a whole GPU."""
+    whole: str = ""
+    """Of an instance the UUID of the GPU that is divided."""
 
     @property
     def kind(self) -> str:
-        """The name without maker and memory: ``H100`` of ``NVIDIA H100 80GB HBM3``; empty if it has none."""
+        """The name without maker and memory: ``H100`` of ``NVIDIA H100 80GB HBM3``; empty if it has none.
+
+        Of an instance with its profile, ``H100-3g.40gb``: one of another size is another kind.
+        """
         words = [word for word in self.name.split() if word not in {"NVIDIA", "Tesla", "GeForce", "RTX"}]
-        return words[0].partition("-")[0] if words else ""
+        kind = words[0].partition("-")[0] if words else ""
+        return f"{kind}-{self.part.replace('+', '-')}" if self.part else kind
 
 
 Links = Mapping[tuple[str, str], int]
@@ -60,8 +71,11 @@ class GpuOffer:
     links: Links = attrs.field(factory=dict)
 
     def indices(self, uuids: Iterable[str]) -> tuple[int, ...]:
-        """Return the machine's numbers of these GPUs; what is not offered has none."""
-        known = {gpu.uuid: gpu.index for gpu in self.gpus}
+        """Return the machine's numbers of these GPUs; what is not offered has none, nor has an instance of one.
+
+        CUDA takes the number of a GPU that is divided for its first instance, whosever that is.
+        """
+        known = {gpu.uuid: gpu.index for gpu in self.gpus if not gpu.part}
         return tuple(known[uuid] for uuid in uuids if uuid in known)
 
     def only(self, uuids: Sequence[str]) -> GpuOffer:
@@ -122,12 +136,15 @@ def _in_old_places(chosen: Sequence[str], before: Sequence[str]) -> tuple[str, .
 
 _NVLINK = re.compile(r"NV([0-9]{1,3})")
 _GPU = re.compile(r"GPU([0-9]{1,4})")
+_WHOLE = re.compile(r"GPU [0-9]{1,4}: .*\(UUID: (GPU-[0-9a-zA-Z-]{1,72})\)")
+_PART = re.compile(r"\s+MIG ([0-9a-zA-Z.+_-]{1,32})\s+Device\s+[0-9]{1,4}: \(UUID: (MIG-[0-9a-zA-Z/-]{1,72})\)")
+_PART_GB = re.compile(r"\.([0-9]{1,4})gb")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def parse_topology(text: str, gpus: Sequence[Gpu]) -> dict[tuple[str, str], int]:
     """Read the table of ``nvidia-smi topo -m``; what it does not say, or says in unknown words, is not a link."""
-    known = {gpu.index: gpu.uuid for gpu in gpus}
+    known = {gpu.index: gpu.uuid for gpu in gpus if not gpu.part}
     columns: list[str] = []
     links: dict[tuple[str, str], int] = {}
     nodes: dict[str, str] = {}
@@ -151,6 +168,24 @@ def parse_topology(text: str, gpus: Sequence[Gpu]) -> dict[tuple[str, str], int]
         if nodes[pair[0]] == nodes[pair[1]] and nodes[pair[0]][:1].isdigit()
     }
     return {pair: links.get(pair, 0) + together.get(pair, 0) for pair in (links | together)}
+
+
+def divided(text: str, gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Put in the place of each GPU that is divided its instances, as ``nvidia-smi -L`` lists them below it."""
+    parts: dict[str, list[Gpu]] = {}
+    known = {gpu.uuid: gpu for gpu in gpus}
+    whole: Gpu | None = None
+    for line in text.splitlines():
+        head, part = _WHOLE.match(line), _PART.match(line)
+        if head is not None:
+            whole = known.get(head[1])
+        elif part is not None and whole is not None:
+            size = _PART_GB.search(part[1])
+            memory = min(int(size[1]) << 30, whole.memory_bytes) if size is not None else 0
+            parts.setdefault(whole.uuid, []).append(
+                Gpu(f"{whole.name} MIG {part[1]}", part[2], memory, whole.index, part=part[1], whole=whole.uuid)
+            )
+    return tuple(each for gpu in gpus for each in parts.get(gpu.uuid, [gpu]))
 
 
 def _numbered(name: str, known: Mapping[int, str]) -> str | None:

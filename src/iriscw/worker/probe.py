@@ -24,7 +24,7 @@ import attrs
 from iriscw._errors import OperationError
 from iriscw.cloud.model import Capacity
 from iriscw.task.environment import GPUS_VARIABLE
-from iriscw.worker.gpus import Gpu, Links, parse_topology
+from iriscw.worker.gpus import Gpu, Links, divided, parse_topology
 
 NVIDIA_SMI_TIMEOUT_S = 20.0
 """A healthy one answers in 1 s; with eight GPUs and no persistence mode it may take 10 s; a broken one never
@@ -32,6 +32,7 @@ does.
 """
 
 _NVIDIA_SMI = ("nvidia-smi", "--query-gpu=name,uuid,memory.total,index", "--format=csv,noheader,nounits")
+_LIST = ("nvidia-smi", "-L")
 _TOPOLOGY = ("nvidia-smi", "topo", "-m")
 _NUMBER = re.compile("[0-9]{1,9}")
 _PROC = Path("/proc")
@@ -74,7 +75,10 @@ def probe(
         OSError: ``/proc`` cannot be read.
     """
     variables = os.environ if environment is None else environment
-    gpus = visible(read_gpus(), variables.get(GPUS_VARIABLE)) if with_gpus else ()
+    found = read_gpus() if with_gpus else ()
+    if found:
+        found = divided(_asked(_LIST, NVIDIA_SMI_TIMEOUT_S), found)
+    gpus = visible(found, variables.get(GPUS_VARIABLE))
     links = parse_topology(_asked(_TOPOLOGY, NVIDIA_SMI_TIMEOUT_S), gpus) if len(gpus) > 1 else {}
     kinds = {gpu.kind for gpu in gpus}
     capacity = Capacity(

@@ -11,6 +11,8 @@ from iriscw.dialling.wire import turned_away
 from iriscw.jobs.wire import observation, read_gang_place, read_resumption
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import MILLISECOND
+from iriscw.worker.gpu_readings import GpuLook, GpuReading
+from iriscw.worker.gpus import Gpu
 from iriscw.worker.messages import (
     ContinueAttempt,
     DesiredAttempts,
@@ -144,4 +146,24 @@ def specification(content: bytes) -> Specification:
         namespace=message.namespace,
         image=message.image,
         freezable=message.freezable,
+    )
+
+
+def gpus_message(look: GpuLook) -> v1.ListGpusResponse:
+    """Write what is known of the GPUs that a worker hands out."""
+    return v1.ListGpusResponse(gpus=[_gpu(gpu, look.readings.get(gpu.uuid), look.problem) for gpu in look.gpus])
+
+
+def _gpu(gpu: Gpu, read: GpuReading | None, problem: str) -> v1.GpuStatus:
+    known = read or GpuReading(gpu.uuid)
+    return v1.GpuStatus(
+        uuid=gpu.uuid,
+        name=gpu.name,
+        index=gpu.index,
+        utilization_percent=known.utilization_percent,
+        memory_used_bytes=known.memory_used_bytes,
+        memory_total_bytes=gpu.memory_bytes if known.memory_total_bytes is None else known.memory_total_bytes,
+        temperature_c=known.temperature_c,
+        power_mw=known.power_mw,
+        problem=problem,
     )

@@ -25,7 +25,7 @@ from iriscw.checkpoint.repository.contents import (
     written_heads,
 )
 from iriscw.checkpoint.repository.keys import head_key, manifest_key
-from iriscw.checkpoint.repository.model import Chunk, ChunkCodec, ChunkPlace, Head, StoredFile
+from iriscw.checkpoint.repository.model import CheckpointHead, Chunk, ChunkCodec, ChunkPlace, StoredFile
 from iriscw.freeze.model import ArtifactRefused
 from iriscw.objects.ports import ObjectExists, ObjectInfo, StoreUnreachable
 from raised import that
@@ -147,7 +147,7 @@ async def test_what_a_newer_version_stored_is_not_removed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "recent", [b"x" * (MAX_SMALL_BYTES + 1), written_heads([Head("../../heads/a", "ab" * 12, "0" * 64)])]
+    "recent", [b"x" * (MAX_SMALL_BYTES + 1), written_heads([CheckpointHead("../../heads/a", "ab" * 12, "0" * 64)])]
 )
 async def test_a_list_of_recent_heads_that_is_none(tmp_path, recent):
     """Nothing but sharing rests on it: it is written anew."""

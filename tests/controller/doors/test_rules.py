@@ -230,3 +230,9 @@ async def test_made_up_attempts_are_answered(world: World) -> None:
                 await until(lambda: len(worker.stops) == 400)  # the link answered: it remembers none of them
         await until(lambda: len(worker.stops) == 800)
         assert worker.runs
+
+
+@pytest.mark.parametrize("rules", PARTS.values())
+def test_each_method_for_clients_says_what_its_callers_do(rules):
+    """A refusal tells them that, and not what the method is called on the wire."""
+    assert all(rule.does and name not in rule.does for name, rule in rules.items())

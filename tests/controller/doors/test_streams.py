@@ -2,6 +2,7 @@
 
 import anyio
 import anyio.lowlevel
+import attrs
 
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.controller.doors.streams import MAX_OUTGOING, Switchboard, WorkerConnection
@@ -48,9 +49,38 @@ async def test_later_connection_takes_the_place() -> None:
     board.plug(first)
     assert board.plug(second) is first
     assert not board.unplug(first)
-    assert (await board.connected(KEY), len(board), board.by_worker()) == (second, 1, {"w-0": second})
+    assert (await board.connected(KEY), len(board), board.find("w-0")) == (second, 1, second)
     first.end()
     second.end()
+
+
+async def test_a_worker_is_found_by_its_name() -> None:
+    """The latest of its incarnations that are connected; nobody else's, and none that has gone. No other is looked at:
+    who asks for each worker of a fleet would look at the square of it.
+    """
+
+    class NotWalked(dict):
+        """A table that nobody goes through."""
+
+        def items(self):
+            raise AssertionError("all connections were looked at")
+
+    board = Switchboard()
+    board._connections = NotWalked()
+    older, newer, other = (
+        WorkerConnection.make(v1.Hello(), attrs.evolve(INFO, worker_id=worker_id, incarnation=incarnation))
+        for worker_id, incarnation in (("w-0", "i"), ("w-0", "j"), ("w-1", "i"))
+    )
+    for each in (older, newer, other):
+        board.plug(each)
+    assert (board.find("w-0"), board.find("w-1"), board.find("w-2")) == (newer, other, None)
+    assert list(board) == [older, newer, other]
+    board.unplug(newer)
+    assert board.find("w-0") is older
+    board.unplug(older)
+    assert (board.find("w-0"), len(board)) == (None, 1)
+    for each in (older, newer, other):
+        each.end()
 
 
 async def test_what_there_is_room_for_takes_no_turn() -> None:

@@ -11,6 +11,7 @@ from iriscw.controller.doors.rules import CHUNK_BYTES
 from iriscw.controller.doors.workers import SEEN_INTERVAL_S
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, VersionMismatch
+from iriscw.rpc.pacing import Turnstile
 from iriscw.rpc.tokens import Secret
 from raised import that
 from waiting import until
@@ -183,6 +184,24 @@ async def test_orders_travel_in_one_message(world: World, takes_batches: bool, e
         await world.submit("k2", name="second", replicas=30)
         await until(lambda: len(worker.runs) == 60)
         assert orders(worker) == expected
+
+
+async def test_orders_take_turns(world: World) -> None:
+    """An order waits twice for room in a turn, by the attempts in it: to be prepared, and to be written."""
+
+    class Recording(Turnstile):
+        """Lets all in, and notes how much that is."""
+
+        async def passed(self, weight: int = 1) -> None:
+            asked.append(weight)
+
+    asked: list[int] = []
+    door = world.controller.features.parts["jobs"].workers
+    door.ordering = Recording(1)
+    await world.submit(replicas=3)
+    async with world.worker(manual=True) as worker:
+        await until(lambda: len(worker.runs) == 3)
+        assert sorted(asked)[-2:] == [3, 3]
 
 
 async def test_a_restart_knows_attempts_that_said_nothing(world: World) -> None:

@@ -4,7 +4,7 @@ Theory of operation. This process imports what no mutation can change (the runti
 a child for each mutation. In the child a finder stands in front of the path and compiles the one module from the
 changed tree; everything above it is imported fresh, so the bug is in every copy of a name. The child then tries, until
 somebody notices, what is cheap first: a few seeds of the simulation, which find what breaks everything; the tests of
-the module (``tests/fleet/test_pods.py``, ``test_pod_laws.py``); those of its feature; more seeds. A child that needs
+the module (``tests/fleet/test_pods.py``, ``test_pod_starts.py``); those of its feature; more seeds. A child that needs
 more than its share of CPU is taken for one that noticed: a bug that makes decisions run in circles does.
 
     python judging.py fleet/slices/slice.py:move:command:2 ...

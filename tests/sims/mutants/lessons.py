@@ -59,7 +59,7 @@ LESSONS = (
             "state not in HOLDING or dial.incarnation != incarnation",
             "state not in HOLDING",
         ),
-        catcher="tests/fleet/test_lessons.py::test_an_earlier_incarnation_never_holds_the_place",
+        catcher="tests/fleet/test_pods.py::test_an_earlier_incarnation_never_holds_the_place",
     ),
     _bug(
         "incarnation-forgotten-in-the-scheduler",
@@ -105,7 +105,7 @@ LESSONS = (
             "place.reason = place.refusal = place.finding = ''",
             "place.failures = 0\nplace.reason = place.refusal = place.finding = ''",
         ),
-        catcher="tests/fleet/test_lessons.py::test_registering_does_not_wipe_the_record_of_failures",
+        catcher="tests/fleet/test_pods.py::test_registering_does_not_wipe_the_record_of_failures",
     ),
     _bug(
         "a-stale-end-ends-the-successor",
@@ -121,7 +121,7 @@ LESSONS = (
                 "    seen = attrs.evolve(seen, uid=ledger.tasks[index].attempt.uid)"
             ),
         ),
-        catcher="tests/jobs/test_lessons.py::test_a_stale_end_changes_nothing",
+        catcher="tests/jobs/test_job.py::test_a_stale_end_changes_nothing",
     ),
     _bug(
         "a-cancelled-timer-is-delivered",
@@ -171,7 +171,7 @@ LESSONS = (
             "(delete_again(piece, ctx), report(piece, ctx))",
             "(report(piece, ctx),)",
         ),
-        catcher="tests/fleet/test_lessons.py::test_a_teardown_is_asked_for_until_it_happens",
+        catcher="tests/fleet/test_slice_ending.py::test_a_teardown_is_asked_for_until_it_happens",
     ),
     _bug(
         "a-cloud-call-blocks-the-loop",

@@ -78,6 +78,23 @@ def find(mutant, folder, *, from_the_start=False, nodes=False):
     sys.stdout.write(f"{mutant.name}: seed {seed}, found_at.txt has {begins_with}: {broken[:120]}\n")
 
 
+def fails(bug, catcher, folder):
+    """Run the one test that has to fail against sources with the bug."""
+    environment = {**os.environ, "PYTHONPATH": f"{planted(bug, folder)}{os.pathsep}{ROOT / 'sims'}"}
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "", "--hypothesis-profile=ci"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, catcher],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 1, done.stdout[-2_000:] + done.stderr[-2_000:]
+    assert "1 failed" in done.stdout, done.stdout[-2_000:]
+
+
 def all_bugs():
     """Return all that seeds find, each with whether it is one of nodes."""
     sys.path[:0] = [str(HERE), str(HERE.parent / "nodes")]

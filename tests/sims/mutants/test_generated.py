@@ -33,7 +33,7 @@ SAMPLE = (
     "fleet/slices/ending.py:dismiss:command:5",
     "fleet/pods.py:hung_up:guard:1",
     "fleet/records.py:evolve:assign:2",
-    "fleet/groups/scaling.py:_cordon_longest_idle:command:1",
+    "fleet/groups/scaling.py:_ask_cordon:command:1",
     "jobs/job/decisions.py:JobDecisions.placed:record:1",
     "jobs/links/link.py:LinkDecisions._synced:command:2",
     "jobs/scheduling/placement.py:Inventory.commit:assign:2",

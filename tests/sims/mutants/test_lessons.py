@@ -2,8 +2,6 @@
 
 import ast
 import importlib.util
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +14,7 @@ sys.path.insert(0, str(HERE))
 
 from lessons import ALREADY, LESSONS  # noqa: E402
 from planted import MUTANTS  # noqa: E402
-from planting import find, planted  # noqa: E402
+from planting import fails, find, planted  # noqa: E402
 
 BY_NAME = {lesson.name: lesson for lesson in LESSONS}
 BY_SEEDS = [lesson.name for lesson in LESSONS if lesson.found_by_seeds or not lesson.catcher]
@@ -41,23 +39,6 @@ def test_seeds_find_it(name, tmp_path):
     find(BY_NAME[name], tmp_path)
 
 
-def fails(name, folder):
-    """Run the one test that has to fail against sources with the bug."""
-    environment = {**os.environ, "PYTHONPATH": f"{planted(BY_NAME[name], folder)}{os.pathsep}{ROOT / 'sims'}"}
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "", "--hypothesis-profile=ci"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, BY_NAME[name].catcher],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        cwd=ROOT,
-    )
-    assert done.returncode == 1, done.stdout[-2_000:] + done.stderr[-2_000:]
-    assert "1 failed" in done.stdout, done.stdout[-2_000:]
-
-
 CAUGHT_BY_A_TEST = [name for name in BY_A_TEST if PURITY not in BY_NAME[name].catcher]
 
 
@@ -65,7 +46,7 @@ CAUGHT_BY_A_TEST = [name for name in BY_A_TEST if PURITY not in BY_NAME[name].ca
 @pytest.mark.parametrize("name", CAUGHT_BY_A_TEST)
 def test_it_fails_its_test(name, tmp_path):
     """The test that is named as its catcher fails, and nothing else goes wrong."""
-    fails(name, tmp_path)
+    fails(BY_NAME[name], BY_NAME[name].catcher, tmp_path)
 
 
 def test_decisions_cannot_call_the_cloud(tmp_path):

@@ -12,6 +12,7 @@ HERE = Path(__file__).parent
 
 sys.path.insert(0, str(HERE))
 
+from caught import CAUGHT  # noqa: E402
 from lessons import LESSONS  # noqa: E402
 from planting import all_bugs, find, found_at, hunt, planted, write  # noqa: E402
 
@@ -62,7 +63,7 @@ def test_seeds_are_kept_of_bugs_that_there_are(tmp_path):
     assert [*found_at()] == [name for name in BUGS if name in found_at()], "planting.py writes it anew"
 
 
-EVERY = {bug.name: bug for bug in (*LESSONS, *(bug for bug, _ in BUGS.values()))}
+EVERY = {bug.name: bug for bug in (*LESSONS, *CAUGHT, *(bug for bug, _ in BUGS.values()))}
 
 
 @pytest.mark.parametrize("bug", [pytest.param(bug, id=name) for name, bug in EVERY.items()])

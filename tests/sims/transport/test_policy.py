@@ -6,6 +6,7 @@ import errno
 import itertools
 import logging
 import os
+from contextlib import AsyncExitStack
 
 import anyio
 import pytest
@@ -20,7 +21,7 @@ from iriscw.rpc.client import BACKOFF_FIRST_S, BACKOFF_LONGEST_S, RpcChannel
 from iriscw.rpc.client_call import translated
 from iriscw.rpc.errors import MessageTooLarge, RpcDeadline, RpcUnavailable
 from iriscw.rpc.limits import RpcLimits
-from iriscw.rpc.server import DrainReport
+from iriscw.rpc.server import ASKED_PER_TURN, DrainReport
 from iriscw_sims.transport.network import Fault, FaultKind
 from iriscw_sims.transport.wire import Weather
 from profiles import examples
@@ -115,6 +116,34 @@ def test_who_speaks_is_not_asked_whether_it_lives() -> None:
             await anyio.sleep(60)
             assert (server.connection.last_ping_sent, client.connection.last_ping_sent) != (None, None)
             assert stage.network.dials == 1
+
+    perform(play)
+
+
+def test_who_is_due_at_once_is_asked_in_turns() -> None:
+    """After a loop stood still all timers are due; a few peers are asked in each turn, and none is left out."""
+    peers = 2 * ASKED_PER_TURN + 1
+
+    async def play(stage: Stage) -> None:
+        async with AsyncExitStack() as stack:
+            for _ in range(peers):
+                call = await stack.enter_async_context(stage.channel().bidi(CHAT, EchoRequest, EchoReply))
+                await call.send(EchoRequest(text="a"))
+                await call.receive()
+            connections = [protocol.connection for protocol in stage.server._http2]
+            gone, stays = connections[-1], connections[:-1]
+            for connection in connections:
+                connection.heard_at = -LIMITS.keepalive_interval_s
+                connection._ping()
+            gone.close()
+            asked = []
+            while stage.server._asking.statistics().waiting:
+                asked.append(sum(connection.last_ping_sent is not None for connection in stays))
+                await asyncio.sleep(0)
+            assert asked[0] == ASKED_PER_TURN
+            assert sum(connection.last_ping_sent is not None for connection in stays) == 2 * ASKED_PER_TURN
+            assert gone.last_ping_sent is None, "it was closed while it waited"
+        assert stage.server.statistics().most_asked_in_turn == ASKED_PER_TURN
 
     perform(play)
 

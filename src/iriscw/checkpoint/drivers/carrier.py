@@ -65,11 +65,12 @@ class Carrier:
         holding = await self.tiers.holding(artifact)
         for tier in holding:
             await anyio.to_thread.run_sync(refuse_if_used, tier, artifact, effect.operation)
-        others = [tier for tier in holding if tier is not target and effect.source in ("", tier.name)]
-        if holding:
-            return await self._pinned(others or holding, effect, there=target in holding)
+        wanted = [tier for tier in holding if effect.source in ("", tier.name)]
+        others = [tier for tier in wanted if tier is not target]
+        if wanted:
+            return await self._pinned(others or wanted, effect, there=target in holding)
         repository = self.tiers.repository
-        if repository is None:
+        if repository is None or effect.source:
             raise ArtifactUnknown(f"there is no checkpoint {artifact} in a tier of this machine")
         manifest = open_manifest(await repository.manifest(artifact), artifact)
         if target is None:  # it is where it is to go
@@ -85,6 +86,7 @@ class Carrier:
                 kept = await anyio.to_thread.run_sync(tier.pin, effect.artifact, effect.operation)
             except ArtifactRefused as error:
                 trouble = trouble or error
+                await anyio.to_thread.run_sync(tier.unpin, effect.artifact, effect.operation)
             else:
                 source = "" if tier.name == effect.target else tier.name
                 return SourceOpened(source, kept.sealed.size_bytes, kept.sealed.digest, there)

@@ -9,7 +9,8 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -24,7 +25,7 @@ from iriscw.checkpoint.drivers.loading import REPOSITORY, NoRepository
 from iriscw.checkpoint.drivers.store import default_reading
 from iriscw.checkpoint.manifest import ARTIFACT_ID, open_manifest
 from iriscw.checkpoint.messages import MoveCheckpoint
-from iriscw.checkpoint.model import Collected, ListedArtifact, TierUse
+from iriscw.checkpoint.model import ArtifactCopy, Collected, ListedArtifact, TierUse
 from iriscw.checkpoint.ports import Repository, Tier
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
@@ -155,7 +156,10 @@ class Tiers:
         return await self._verify(artifact, report, but_pages=True)
 
     async def _verify(self, artifact: str, report: Report, *, but_pages: bool) -> LazyPages:
-        folders = await self._holding(artifact)
+        return await self._verify_in(await self._holding(artifact), artifact, report, but_pages=but_pages)
+
+    @staticmethod
+    async def _verify_in(folders: Tier, artifact: str, report: Report, *, but_pages: bool) -> LazyPages:
         count = ByteCount("verifying", report)
         readings: list[Reading] = []
 
@@ -298,6 +302,32 @@ class Tiers:
             raise UnsafeRequest(f"there is no tier {name!r}: there are {', '.join(self.folders)}")
         return folders
 
+    async def verify_copies(self, artifact: str, report: Report) -> list[ArtifactCopy]:
+        """Read every byte of every copy, and return the copies, each with its trouble if it is not whole.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            OperationError, OSError: one cannot be read: it may be whole.
+        """
+        found: list[ArtifactCopy] = []
+        for folders in await self.holding(artifact):
+            size = 0
+
+            async def read(folders: Tier = folders) -> None:
+                nonlocal size
+                size = (await anyio.to_thread.run_sync(folders.manifest, artifact)).sealed.size_bytes
+                await self._verify_in(folders, artifact, report, but_pages=False)
+
+            found.append(ArtifactCopy(folders.name, size, await _trouble(read)))
+        if self.repository is not None and ARTIFACT_ID.fullmatch(artifact):
+            stored = await _stored(self.repository, artifact)
+            if stored is not None:
+                trouble = await _trouble(partial(self.repository.verify, artifact, report))
+                found.append(ArtifactCopy(self.repository.name, stored.size_bytes, trouble or stored.trouble))
+        if not found:
+            raise ArtifactUnknown(f"there is no checkpoint {artifact} here")
+        return found
+
     async def collect(self, grace_s: float) -> Collected:
         """Free what no checkpoint in the repository refers to: see :meth:`Repository.collect`.
 
@@ -345,6 +375,15 @@ async def _stored(repository: Repository, artifact: str) -> ListedArtifact | Non
     except ArtifactRefused as error:
         return ListedArtifact(artifact, repository.name, 0, trouble=str(error))
     return ListedArtifact(artifact, repository.name, manifest.sealed.size_bytes, manifest)
+
+
+async def _trouble(read: Callable[[], Awaitable[object]]) -> str:
+    """Return why a copy is not whole; empty if it is."""
+    try:
+        await read()
+    except ArtifactRefused as error:
+        return str(error)
+    return ""
 
 
 def _use(folders: Tier) -> TierUse | None:

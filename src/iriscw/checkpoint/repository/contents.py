@@ -13,10 +13,9 @@ from typing import Final, TypeVar
 
 import attrs
 
-from iriscw._errors import IriscwError
 from iriscw.checkpoint.manifest import ARTIFACT_ID, FILE_NAME, MAX_FILE_BYTES, MAX_FILES, MAX_MANIFEST_BYTES
 from iriscw.checkpoint.repository.keys import ATTEMPT, PACK
-from iriscw.checkpoint.repository.model import Chunk, ChunkCodec, ChunkPlace, Contents, Head, StoredFile, Tomb
+from iriscw.checkpoint.repository.model import CheckpointHead, Chunk, ChunkCodec, ChunkPlace, Contents, StoredFile, Tomb
 from iriscw.checkpoint.repository.records import (
     AttemptLine,
     ChunksLine,
@@ -27,9 +26,10 @@ from iriscw.checkpoint.repository.records import (
     PacksLine,
     StoredFileLine,
     TombLine,
+    read,
+    written,
 )
 from iriscw.freeze.model import ArtifactRefused
-from iriscw.journal.records import REGISTRY
 
 FORMAT_NUMBER: Final = 1
 """Of what this version writes, and the newest that it reads."""
@@ -83,8 +83,8 @@ def written_contents(contents: Contents) -> bytes:
         for at in range(0, len(file.chunks), ROWS_OF_LINE):
             rows = [_row(chunk, numbers) for chunk in file.chunks[at : at + ROWS_OF_LINE]]
             lines.append(ChunksLine(b"".join(rows)))
-    body = _text(lines)
-    return body + _text([EndLine(hashlib.sha256(body).hexdigest())])
+    body = written(lines)
+    return body + written([EndLine(hashlib.sha256(body).hexdigest())])
 
 
 def _row(chunk: Chunk, numbers: dict[str, int]) -> bytes:
@@ -185,13 +185,13 @@ def _check_files(files: dict[str, tuple[int, list[Chunk]]]) -> None:
             raise _Refused(f"the chunks of {name} are not the {size} bytes that it has")
 
 
-def written_head(head: Head) -> bytes:
+def written_head(head: CheckpointHead) -> bytes:
     """Return the content of a head."""
-    body = _text([HeadLine(*attrs.astuple(head))])
-    return body + _text([EndLine(hashlib.sha256(body).hexdigest())])
+    body = written([HeadLine(*attrs.astuple(head))])
+    return body + written([EndLine(hashlib.sha256(body).hexdigest())])
 
 
-def read_head(data: bytes, checkpoint: str) -> Head:
+def read_head(data: bytes, checkpoint: str) -> CheckpointHead:
     """Read the head of this checkpoint.
 
     Raises:
@@ -206,7 +206,7 @@ def read_head(data: bytes, checkpoint: str) -> Head:
     return head
 
 
-def _sealed_head(data: bytes) -> Head:
+def _sealed_head(data: bytes) -> CheckpointHead:
     match list(_lines(data)):
         case [HeadLine() as line, EndLine() as end]:
             pass
@@ -217,10 +217,10 @@ def _sealed_head(data: bytes) -> Head:
     return _head(line)
 
 
-def _head(line: HeadLine) -> Head:
+def _head(line: HeadLine) -> CheckpointHead:
     if not ATTEMPT.fullmatch(line.attempt) or not ARTIFACT_ID.fullmatch(line.checkpoint):
         raise _Refused(f"names the attempt {line.attempt[:80]!r} of {line.checkpoint[:80]!r}")
-    return Head(
+    return CheckpointHead(
         line.checkpoint,
         line.attempt,
         line.digest,
@@ -233,12 +233,12 @@ def _head(line: HeadLine) -> Head:
     )
 
 
-def written_heads(heads: Sequence[Head]) -> bytes:
+def written_heads(heads: Sequence[CheckpointHead]) -> bytes:
     """Return the content of a list of heads."""
-    return _text([HeadLine(*attrs.astuple(head)) for head in heads])
+    return written([HeadLine(*attrs.astuple(head)) for head in heads])
 
 
-def read_heads(data: bytes) -> tuple[Head, ...]:
+def read_heads(data: bytes) -> tuple[CheckpointHead, ...]:
     """Read a list of heads. One that is damaged is empty: nothing but sharing rests on it."""
     try:
         return tuple(_head(line) for line in _lines(data) if isinstance(line, HeadLine))
@@ -248,7 +248,7 @@ def read_heads(data: bytes) -> tuple[Head, ...]:
 
 def written_tomb(tomb: Tomb) -> bytes:
     """Return the content of a mark."""
-    return _text([TombLine(tomb.token, tomb.made_wall_ns, tomb.removing)])
+    return written([TombLine(tomb.token, tomb.made_wall_ns, tomb.removing)])
 
 
 def read_tomb(data: bytes, key: str, etag: str) -> Tomb:
@@ -266,7 +266,7 @@ def read_tomb(data: bytes, key: str, etag: str) -> Tomb:
 
 def written_format() -> bytes:
     """Return what a repository of this version says of itself."""
-    return _text([FormatLine(FORMAT_NUMBER)])
+    return written([FormatLine(FORMAT_NUMBER)])
 
 
 def check_format(data: bytes) -> None:
@@ -287,10 +287,6 @@ class _Refused(ValueError):
     """What is wrong with what was read; callers say where."""
 
 
-def _text(lines: Sequence[Line]) -> bytes:
-    return "".join(f"{REGISTRY.encode(line)}\n" for line in lines).encode()
-
-
 def _sole(data: bytes, kind: type[LineType]) -> LineType:
     lines = list(_lines(data))
     if len(lines) != 1 or not isinstance(lines[0], kind):
@@ -299,19 +295,7 @@ def _sole(data: bytes, kind: type[LineType]) -> LineType:
 
 
 def _lines(data: bytes) -> Iterator[Line]:
-    if data[-1:] != b"\n":
-        raise _Refused("is cut off")
     try:
-        texts = data.decode("ascii").split("\n")[:-1]
-    except UnicodeDecodeError as error:
-        raise _Refused("is not text") from error
-    for number, text in enumerate(texts, 1):
-        try:
-            line = REGISTRY.read(text, f"line {number}")
-        except IriscwError as error:
-            raise _Refused(str(error)) from error
-        except RecursionError as error:
-            raise _Refused(f"line {number} is nested too deeply") from error
-        if not isinstance(line, Line):
-            raise _Refused(f"line {number} is not a line of a repository")
-        yield line
+        yield from read(data)
+    except ValueError as error:
+        raise _Refused(str(error)) from error

@@ -16,7 +16,7 @@ from iriscw.checkpoint.repository.model import Tomb
 
 
 @attrs.frozen
-class Marked:
+class StoredObjects:
     """What is in a repository, and what refers to what."""
 
     shown: Mapping[str, str]
@@ -54,7 +54,7 @@ class Plan:
     """Checkpoints whose attempt began too long ago, with the etag of their head. If it lives it begins anew."""
 
 
-def planned(marked: Marked, tombs: Sequence[Tomb], *, now_wall_ns: int, grace_ns: int) -> Plan:
+def planned(marked: StoredObjects, tombs: Sequence[Tomb], *, now_wall_ns: int, grace_ns: int) -> Plan:
     """Decide what one pass does. ``tombs`` were read before anything of ``marked`` was."""
     shown = {manifest_key(checkpoint, attempt): None for checkpoint, attempt in marked.shown.items()}
     dead = {key: None for key in marked.manifests if key not in shown}

@@ -80,7 +80,7 @@ class Contents:
 
 
 @attrs.frozen
-class Head:
+class CheckpointHead:
     """What makes a checkpoint visible: which attempt it is, and the digest of that one's manifest.
 
     It is written before the attempt begins, with ``begun_wall_ns``: then nobody sees the checkpoint yet, and no

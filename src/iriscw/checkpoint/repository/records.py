@@ -8,7 +8,10 @@ end, too.
 
 from __future__ import annotations
 
-from iriscw.journal.records import record
+from collections.abc import Iterator, Sequence
+
+from iriscw._errors import IriscwError
+from iriscw.journal.records import REGISTRY, record
 from iriscw.runtime.vocabulary import message
 
 
@@ -68,7 +71,7 @@ class EndLine:
 @record("repository.head")
 @message
 class HeadLine:
-    """A checkpoint that can be seen, or will be; see :class:`~iriscw.checkpoint.repository.model.Head`."""
+    """A checkpoint that can be seen, or will be; see :class:`~iriscw.checkpoint.repository.model.CheckpointHead`."""
 
     checkpoint: str
     attempt: str
@@ -92,3 +95,32 @@ class TombLine:
 
 
 Line = FormatLine | AttemptLine | PacksLine | StoredFileLine | ChunksLine | EndLine | HeadLine | TombLine
+
+
+def written(lines: Sequence[Line]) -> bytes:
+    """Return the text of these lines.
+
+    Raises:
+        InvalidRecord: one is larger than a record may be.
+    """
+    return "".join(f"{REGISTRY.encode(line)}\n" for line in lines).encode()
+
+
+def read(data: bytes) -> Iterator[Line]:
+    """Read lines that somebody else may have written.
+
+    Raises:
+        ValueError: one is none of ours, of a newer version, or cut off.
+    """
+    if data[-1:] != b"\n":
+        raise ValueError("is cut off")
+    for number, text in enumerate(data.decode("ascii").split("\n")[:-1], 1):
+        try:
+            line = REGISTRY.read(text, f"line {number}")
+        except IriscwError as error:
+            raise ValueError(str(error)) from error
+        except RecursionError as error:
+            raise ValueError(f"line {number} is nested too deeply") from error
+        if not isinstance(line, Line):
+            raise ValueError(f"line {number} is not a line of a repository")  # noqa: TRY004 - what was read is wrong
+        yield line

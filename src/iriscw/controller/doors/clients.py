@@ -11,6 +11,8 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, nullcontext
 
+import anyio.lowlevel
+
 from iriscw._errors import InvalidArgument, OperationError
 from iriscw.bundles.pack import BundleLimits, BundleTooLarge
 from iriscw.cloud.model import InvalidSpec, check_image
@@ -98,7 +100,7 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         self._access = access
         self._stores = stores
         self._hub = hub
-        self._pages = JobPages(hub.version)
+        self._pages = JobPages()
 
     # Jobs
 
@@ -151,8 +153,9 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
             raise InvalidArgument(str(error)) from error
 
     def _check_python(self, wanted: str) -> None:
-        there = {each.info.attributes.get(PYTHON): None for each in self._switchboard.by_worker().values()}
-        if self._pythons and wanted not in self._pythons and wanted not in there:
+        if not self._pythons or wanted in self._pythons:
+            return
+        if all(each.info.attributes.get(PYTHON) != wanted for each in self._switchboard):
             raise PythonNotSupported(
                 f"the callable comes from Python {wanted}, and workers of this cluster run {', '.join(self._pythons)}:"
                 " submit it from that Python, or run a program of yours as a Command"
@@ -183,14 +186,19 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         self._access.admin()
         states = wire.job_states(message.states)
         token, size = message.page_token, page_size(message.page_size)
-        rows: list[JobRow] = []
+        rows: list[tuple[JobRow, int]] = []
         while True:
             page: JobPage = await self._access.ask("/jobs", ListJobs(token, size - len(rows), states))
-            rows += [row for row in page.rows if row.job_id.startswith(message.id_prefix)]
+            found = page.rows
+            if message.id_prefix:
+                found = tuple(row for row in found if row.job_id.startswith(message.id_prefix))
+            rows += [(row, self._hub.version(row.job_id)) for row in found]
             token = page.next
             if not token or len(rows) == size:
                 break
-        reasons = await self._reasons(tuple(row.job_id for row in rows if wire.waits(row)))
+        await anyio.lowlevel.checkpoint()  # each of the three steps takes some milliseconds
+        reasons = await self._reasons(tuple(row.job_id for row, _ in rows if wire.waits(row)))
+        await anyio.lowlevel.checkpoint()
         return await self._pages.write(rows, reasons, token)
 
     async def _reasons(self, job_ids: tuple[str, ...]) -> dict[str, str]:

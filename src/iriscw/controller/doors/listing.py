@@ -8,7 +8,7 @@ one whose job looks as it did is used as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import anyio.lowlevel
 import attrs
@@ -52,41 +52,41 @@ class _Entry:
     content: bytes
 
 
+def _same(one: JobRow, other: JobRow) -> bool:
+    return one is other or one == other  # mostly it is: the registry keeps rows, too
+
+
 class JobPages:
-    """Writes pages, and keeps the entries of the jobs that were listed last.
+    """Writes pages, and keeps the entries of the jobs that were listed last."""
 
-    Args:
-        version: gives the version of a job by its id.
-    """
-
-    def __init__(self, version: Callable[[str], int]) -> None:
-        self._version = version
+    def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
         self.written = 0
         """Entries that had to be written, since the start."""
 
-    async def write(self, rows: Sequence[JobRow], reasons: Mapping[str, str], next_token: str) -> WrittenPage:
+    async def write(
+        self, rows: Sequence[tuple[JobRow, int]], reasons: Mapping[str, str], next_token: str
+    ) -> WrittenPage:
         """Write a page.
 
         Args:
-            rows: the jobs, in order.
+            rows: the jobs, in order, each with its version when it was looked at.
             reasons: why tasks wait, by job.
             next_token: of the next page; empty: this is the last one.
         """
         parts = []
         before = self.written
-        for row in rows:
-            parts.append(self._entry(row, reasons.get(row.job_id, "")))
+        for row, version in rows:
+            parts.append(self._entry(row, version, reasons.get(row.job_id, "")))
             if self.written - before >= PART:
                 before = self.written
                 await anyio.lowlevel.checkpoint()
         parts.append(encode(v1.ListJobsResponse(next_page_token=next_token)))
         return WrittenPage(b"".join(parts))
 
-    def _entry(self, row: JobRow, reason: str) -> bytes:
-        version = self._version(row.job_id)
+    def _entry(self, row: JobRow, version: int, reason: str) -> bytes:
         known = self._entries.get(row.job_id)
-        if known is not None and known.version == version and known.reason == reason and known.row == row:
+        if known is not None and known.version == version and known.reason == reason and _same(known.row, row):
             return known.content
         # A page of one job is what that job adds to any page: repeated fields of messages are joined end to end.
         content = encode(v1.ListJobsResponse(jobs=[wire.job_row(row, version, reason)]))

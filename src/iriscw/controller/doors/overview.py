@@ -7,7 +7,7 @@ the last one ended even if rows came or went in between.
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -74,9 +74,9 @@ class Overview:
         found: FleetDescription = await self._access.ask("/fleet", DescribeFleet())
         return found
 
-    async def scheduler(self) -> SchedulerStatistics:
-        """Ask the scheduler for its figures."""
-        found: SchedulerStatistics = await self._access.ask("/jobs/scheduler", SchedulerFigures())
+    async def scheduler(self, workers: Iterable[str] = ()) -> SchedulerStatistics:
+        """Ask the scheduler for its figures, and those of some workers."""
+        found: SchedulerStatistics = await self._access.ask("/jobs/scheduler", SchedulerFigures(tuple(workers)))
         return found
 
     async def slices(self, after: str, size: int, group: str) -> tuple[list[v1.SliceStatus], str]:
@@ -85,7 +85,7 @@ class Overview:
             row for row in (await self.fleet()).slices if row.slice_id > after and (not group or row.group == group)
         ]
         rows.sort(key=lambda row: row.slice_id)
-        figures = await self.scheduler()
+        figures = await self.scheduler(worker_id for row in rows[:size] for worker_id in row.workers)
         committed, attempts = dict(figures.committed), dict(figures.attempts)
         page = [slice_status(row, self._workers(row, committed, attempts)) for row in rows[:size]]
         return page, rows[size - 1].slice_id if len(rows) > size else ""
@@ -93,7 +93,6 @@ class Overview:
     def _workers(
         self, row: SliceRow, committed: Mapping[str, Capacity], attempts: Mapping[str, int]
     ) -> list[v1.WorkerStatus]:
-        connections = self._switchboard.by_worker()
         workers = []
         for worker_id in row.workers:
             status = v1.WorkerStatus(
@@ -101,7 +100,7 @@ class Overview:
                 committed=amount(committed.get(worker_id, Capacity())),
                 live_attempts=attempts.get(worker_id, 0),
             )
-            connection = connections.get(worker_id)
+            connection = self._switchboard.find(worker_id)
             if connection is not None:
                 info = connection.info
                 status.incarnation, status.address, status.connected = info.incarnation, info.address, True

@@ -26,44 +26,50 @@ _CLIENTS = (Role.ADMIN, Role.LOCAL, Role.JOB)
 
 CLIENT_RULES: MethodRules = {
     # A callable takes 4 MiB, a command 128 KiB in words of which there may be thousands, an environment 64 KiB.
-    "SubmitJob": MethodRule(roles=_CLIENTS, request=Bounds(max_bytes=5 * MIB, max_parts=10_000)),
-    "GetJob": MethodRule(roles=_CLIENTS),
-    "ListJobs": MethodRule(roles=_ADMINS),
-    "ListTasks": MethodRule(roles=_CLIENTS),
-    "TerminateJob": MethodRule(roles=_ADMINS),
-    "WatchJob": MethodRule(roles=_CLIENTS),
-    "WatchEndpoints": MethodRule(roles=_CLIENTS),
+    "SubmitJob": MethodRule(roles=_CLIENTS, does="submit jobs", request=Bounds(max_bytes=5 * MIB, max_parts=10_000)),
+    "GetJob": MethodRule(roles=_CLIENTS, does="look at jobs"),
+    "ListJobs": MethodRule(roles=_ADMINS, does="list the jobs"),
+    "ListTasks": MethodRule(roles=_CLIENTS, does="look at the tasks of jobs"),
+    "TerminateJob": MethodRule(roles=_ADMINS, does="end jobs"),
+    "WatchJob": MethodRule(roles=_CLIENTS, does="wait for jobs"),
+    "WatchEndpoints": MethodRule(roles=_CLIENTS, does="look where jobs listen"),
     # Cursors of 4 parts and some 30 bytes each: of 2,400 attempts.
-    "FetchLogs": MethodRule(roles=_CLIENTS, request=Bounds(max_bytes=256 * KIB, max_parts=10_000)),
-    "GetResults": MethodRule(roles=_CLIENTS),
-    "PutBundle": MethodRule(roles=_CLIENTS, request=Bounds(max_bytes=CHUNK_BYTES + _ROOM_BYTES, max_parts=16)),
+    "FetchLogs": MethodRule(
+        roles=_CLIENTS, does="read the logs of jobs", request=Bounds(max_bytes=256 * KIB, max_parts=10_000)
+    ),
+    "GetResults": MethodRule(roles=_CLIENTS, does="read the results of jobs"),
+    "PutBundle": MethodRule(
+        roles=_CLIENTS, does="send bundles", request=Bounds(max_bytes=CHUNK_BYTES + _ROOM_BYTES, max_parts=16)
+    ),
 }
 """Of ``ControllerService``: jobs, and what is stored."""
 
 CLUSTER_RULES: MethodRules = {
-    "ListSlices": MethodRule(roles=_ADMINS),
-    "ListPools": MethodRule(roles=_ADMINS),
-    "ReopenPool": MethodRule(roles=_ADMINS),
-    "GetClusterStatus": MethodRule(roles=_ADMINS),
+    "ListSlices": MethodRule(roles=_ADMINS, does="list the slices"),
+    "ListPools": MethodRule(roles=_ADMINS, does="list the scale groups"),
+    "ReopenPool": MethodRule(roles=_ADMINS, does="reopen scale groups"),
+    "GetClusterStatus": MethodRule(roles=_ADMINS, does="ask how the cluster is"),
 }
 
 COMMAND_RULES: MethodRules = {
     # As a submission's command: 128 KiB in words of which there may be thousands.
-    "ExecTask": MethodRule(roles=_ADMINS, request=Bounds(max_bytes=256 * KIB, max_parts=10_000)),
+    "ExecTask": MethodRule(
+        roles=_ADMINS, does="run commands beside tasks", request=Bounds(max_bytes=256 * KIB, max_parts=10_000)
+    ),
 }
 
 NODE_RULES: MethodRules = {
-    "ListNodes": MethodRule(roles=_ADMINS),
-    "ListNodeCheckpoints": MethodRule(roles=_ADMINS),
-    "CheckpointTask": MethodRule(roles=_ADMINS),
-    "SuspendTask": MethodRule(roles=_ADMINS),
-    "ResumeTask": MethodRule(roles=_ADMINS),
-    "RestoreCheckpoint": MethodRule(roles=_ADMINS),
-    "DeleteCheckpoint": MethodRule(roles=_ADMINS),
-    "WatchOrder": MethodRule(roles=_ADMINS),
-    "CancelOrder": MethodRule(roles=_ADMINS),
-    "GetAgentToken": MethodRule(roles=_ADMINS),
-    "ForgetNode": MethodRule(roles=_ADMINS),
+    "ListNodes": MethodRule(roles=_ADMINS, does="list the nodes"),
+    "ListNodeCheckpoints": MethodRule(roles=_ADMINS, does="list the checkpoints"),
+    "CheckpointTask": MethodRule(roles=_ADMINS, does="checkpoint tasks"),
+    "SuspendTask": MethodRule(roles=_ADMINS, does="suspend tasks"),
+    "ResumeTask": MethodRule(roles=_ADMINS, does="resume tasks"),
+    "RestoreCheckpoint": MethodRule(roles=_ADMINS, does="restore checkpoints"),
+    "DeleteCheckpoint": MethodRule(roles=_ADMINS, does="delete checkpoints"),
+    "WatchOrder": MethodRule(roles=_ADMINS, does="follow orders to nodes"),
+    "CancelOrder": MethodRule(roles=_ADMINS, does="cancel orders to nodes"),
+    "GetAgentToken": MethodRule(roles=_ADMINS, does="ask for the tokens of agents"),
+    "ForgetNode": MethodRule(roles=_ADMINS, does="forget nodes"),
 }
 
 AGENT_RULES: MethodRules = {

@@ -9,7 +9,7 @@ bounded: its reader waits for room, and with it the worker) and what it is to be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import anyio
@@ -17,9 +17,10 @@ import attrs
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from iriscw.controller.events import Subscription
-from iriscw.fleet.model import WorkerInfo
+from iriscw.fleet.model import WorkerInfo, worker_path
 from iriscw.jobs.model import Ending, UpItem
 from iriscw.proto.iriscw import v1
+from iriscw.runtime.vocabulary import ROOT, ActorPath
 
 Item = TypeVar("Item")
 
@@ -52,6 +53,8 @@ class WorkerConnection:
     observed: MemoryObjectReceiveStream[UpItem]
     outgoing_in: MemoryObjectSendStream[v1.ControllerMessage]
     outgoing: MemoryObjectReceiveStream[v1.ControllerMessage]
+    place: ActorPath
+    """The actor of the fleet that answers for the worker."""
     specifications: dict[str, bytes] = attrs.field(factory=dict)
     """By job, the hash under which the worker was sent its specification on this stream."""
     pending_ends: dict[str, PendingEnd] = attrs.field(factory=dict)
@@ -90,7 +93,8 @@ class WorkerConnection:
         """Return a connection with empty queues."""
         observed_in, observed = anyio.create_memory_object_stream[UpItem](MAX_OBSERVED)
         outgoing_in, outgoing = anyio.create_memory_object_stream[v1.ControllerMessage](MAX_OUTGOING)
-        return cls(hello, info, observed_in, observed, outgoing_in, outgoing)
+        place = worker_path(ROOT / "fleet", info.group, info.worker_id)
+        return cls(hello, info, observed_in, observed, outgoing_in, outgoing, place)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -162,6 +166,8 @@ class Switchboard:
 
     def __init__(self) -> None:
         self._connections: dict[tuple[str, str], WorkerConnection] = {}
+        self._of_worker: dict[str, dict[str, WorkerConnection]] = {}
+        """The same by worker and then by incarnation: who asks for all workers of a fleet, asks for each."""
         self._waiting: dict[tuple[str, str], anyio.Event] = {}
         self._claimed: dict[tuple[str, str], WorkerConnection] = {}
         self._news = anyio.Event()
@@ -170,6 +176,8 @@ class Switchboard:
         """Take a new connection; give the one that it supersedes."""
         older = self._connections.get(connection.key)
         self._connections[connection.key] = connection
+        worker_id, incarnation = connection.key
+        self._of_worker.setdefault(worker_id, {})[incarnation] = connection
         waiting = self._waiting.get(connection.key)
         if waiting is not None:
             waiting.set()
@@ -197,6 +205,10 @@ class Switchboard:
         latest = self._connections.get(connection.key) is connection
         if latest:
             del self._connections[connection.key]
+            worker_id, incarnation = connection.key
+            del self._of_worker[worker_id][incarnation]
+            if not self._of_worker[worker_id]:
+                del self._of_worker[worker_id]
         if self._claimed.get(connection.key) is connection:
             del self._claimed[connection.key]
         return latest
@@ -217,12 +229,11 @@ class Switchboard:
 
     def find(self, worker_id: str) -> WorkerConnection | None:
         """Return the connection of a worker, whatever its incarnation; the latest one."""
-        found = [each for (name, _), each in self._connections.items() if name == worker_id]
-        return found[-1] if found else None
+        found = self._of_worker.get(worker_id)
+        return found[next(reversed(found))] if found else None
 
-    def by_worker(self) -> dict[str, WorkerConnection]:
-        """Return all connections by worker id."""
-        return {name: each for (name, _), each in self._connections.items()}
+    def __iter__(self) -> Iterator[WorkerConnection]:
+        return iter(self._connections.values())
 
     def __len__(self) -> int:
         return len(self._connections)

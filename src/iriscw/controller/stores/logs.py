@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -33,6 +34,7 @@ import attrs
 
 from iriscw._errors import OperationError
 from iriscw.controller.events import Subscription
+from iriscw.controller.stores.group_commit import GroupCommit
 from iriscw.controller.stores.stored_files import append_whole, naming, read_at
 from iriscw.files import make_private_folder, write_atomic
 from iriscw.jobs.model import AwaitLogs
@@ -157,7 +159,9 @@ class LogStore:
         self._finished: collections.OrderedDict[str, None] = collections.OrderedDict()
         self._followers: dict[str, dict[LogFollower, None]] = {}
         self._stored_bytes = self._appended_bytes = self._dropped_bytes = 0
-        self._roll_locks: dict[str, anyio.Lock] = {}
+        self.rolls: dict[str, GroupCommit[Sequence[Named]]] = {}
+        """What writes the names of a job's attempts: an append that fails cuts its file, and must not cut another
+        one's lines."""
 
     @classmethod
     async def open(cls, root: Path, limits: LogLimits | None = None) -> LogStore:
@@ -206,16 +210,23 @@ class LogStore:
         Raises:
             LogStoreBroken: nothing can be written; the attempts are as unknown as before.
         """
-        # An append that fails cuts its file, and must not cut another one's lines.
-        async with self._roll_locks.setdefault(job_id, anyio.Lock()):
-            fresh = [each for each in attempts if each.uid not in self._attempts]
-            if not fresh:
-                return
-            lines = "".join(f"{each.index}-{each.number}-{each.uid}\n" for each in fresh)
+        named = [each for each in attempts if each.uid not in self._attempts]
+        if named:
+            if job_id not in self.rolls:
+                self.rolls[job_id] = GroupCommit(functools.partial(self._begin_all, job_id))
+            await self.rolls[job_id].put(named)
+
+    async def _begin_all(self, job_id: str, named: Sequence[Sequence[Named]]) -> dict[int, Exception]:
+        fresh = {each.uid: each for some in named for each in some if each.uid not in self._attempts}
+        if fresh:
+            lines = "".join(f"{each.index}-{each.number}-{each.uid}\n" for each in fresh.values())
             with _named(self._root):
                 await anyio.to_thread.run_sync(append_whole, self._root / job_id / ROLL, lines.encode())
-            for each in fresh:  # now that they are written down: what only memory knows is lost with the process
+            for (
+                each
+            ) in fresh.values():  # now that they are written down: what only memory knows is lost with the process
                 self._register(AttemptLog(job_id, each.index, each.number, each.uid, segments=[[0, 0]]))
+        return {}
 
     async def append(self, uid: str, offset: int, data: bytes) -> int | None:
         """Store a chunk; give the offset up to which the log is stored now, None for an unknown attempt.
@@ -307,7 +318,7 @@ class LogStore:
         Raises:
             LogStoreBroken: files cannot be removed.
         """
-        self._roll_locks.pop(job_id, None)
+        self.rolls.pop(job_id, None)
         for attempt in self._jobs.pop(job_id, {}).values():
             del self._attempts[attempt.uid]
             self._stored_bytes -= attempt.stored_bytes

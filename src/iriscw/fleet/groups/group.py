@@ -21,6 +21,7 @@ import attrs
 from iriscw.cloud.model import LABEL_SLICE, NodePool, Pod
 from iriscw.fleet.groups.experience import Experience
 from iriscw.fleet.groups.publishing import publish
+from iriscw.fleet.groups.renewal import Renewal
 from iriscw.fleet.messages import SliceGone, WorkersMissed
 from iriscw.fleet.model import Availability, GroupConfig, GroupRow, SliceRow, SliceState, Trouble, slice_of
 from iriscw.fleet.orphans import Orphans
@@ -100,6 +101,8 @@ class CordonRound:
 
     slice_id: str
     round: int
+    useless: bool = False
+    """Whether the slice shall go because nothing that waits could use it."""
 
 
 @attrs.define
@@ -139,6 +142,7 @@ class GroupSight:
     """Since when slices on their way have been too many."""
     cordon: CordonRound | None = None
     last_round: int = 0
+    renewal: Renewal = attrs.field(factory=Renewal)
     quiet_until: int = 0
     """No cordon before: the scheduler may not know yet what runs."""
     told: GroupReported | None = None

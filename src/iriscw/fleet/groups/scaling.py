@@ -6,6 +6,10 @@ this order: it tells doomed slices to go and asks for the deletion of orphans, b
 (INV-F9); counts; requests what is missing, unless the group is closed; gives up what nobody wants; and asks
 the scheduler to agree to the removal of the longest idle.
 
+A group that has ``max_slices`` may be full of idle slices that nothing that waits could use. Of those the longest idle
+goes, so that another can take its place (:mod:`iriscw.fleet.groups.renewal`), whatever the policy says: that is no
+matter of size. Until the other one is there the group has one less, ``min_slices`` or not.
+
 Closed is not one state but four (INV-F5): for quota (a long pause, then another try), for capacity (slices
 in the queue keep their place, nothing more is asked for), for an invalid specification (until people act),
 and for failures (a pause that doubles). The first slice with ready nodes ends the pauses for quota and
@@ -15,7 +19,7 @@ How many slices there should be is the policy's to say (:mod:`iriscw.fleet.polic
 below holds whatever it says.
 
 Removal takes two steps. The scheduler is asked to place nothing on the slice (``Cordon``); only its answer
-that nothing runs there dooms it, if it still is the longest idle. The answer comes by way of the slice itself,
+that nothing runs there dooms it, if it still is the one to go. The answer comes by way of the slice itself,
 which says since when it is idle. Any other answer, or none in time, lifts the cordon.
 """
 
@@ -25,10 +29,11 @@ from collections.abc import Mapping
 
 from iriscw.fleet.groups.group import Closure, CordonRound, Group, dooming, look, pool_created, slice_gone
 from iriscw.fleet.groups.publishing import publish
+from iriscw.fleet.groups.renewal import Kind, Newcomers, kind_of
 from iriscw.fleet.groups.sizing import Census, SizingPlan, plan, take_census
 from iriscw.fleet.messages import Cordon, PolicyFailed, Uncordon
 from iriscw.fleet.model import Availability, GroupRow, SliceState, Trouble, slice_name
-from iriscw.fleet.pacing import backoff
+from iriscw.fleet.pacing import backoff, time_of_day
 from iriscw.fleet.policy import GroupView, ask
 from iriscw.fleet.records import SliceRequested
 from iriscw.fleet.signals import (
@@ -63,6 +68,9 @@ POLICY_REPORTS_EVERY = 60 * SECOND
 
 GIVEN_UP = "nobody needs it any more"
 """The reason of a slice that goes before it was ready."""
+
+OF_NO_USE = "nothing that waits could run there"
+"""How the reason begins of a slice that goes so that another can take its place."""
 
 _CLOSED_AS: Mapping[Trouble, Availability] = {
     Trouble.QUOTA: Availability.QUOTA_EXCEEDED,
@@ -202,7 +210,7 @@ def evaluate(group: Group, message: Evaluate, ctx: Context) -> Decision | None:
     commands += requested
     dooms = _give_up(group, census, target, ctx)
     records += dooms
-    commands += _cordon_longest_idle(group, census, target, ctx)
+    commands += _cordon_useless(group, census, ctx) or _cordon_longest_idle(group, census, target, ctx)
     if requested:
         census = count_slices(group, ctx.now)
     commands += _report(group, census, ctx)
@@ -332,11 +340,64 @@ def _cordon_longest_idle(group: Group, census: Census, target: SizingPlan, ctx: 
     idle_since, slice_id = census.idle[0]
     if ctx.now - idle_since < timing.scale_down_delay:
         return []
+    return _ask_cordon(group, slice_id, ctx, useless=False)
+
+
+def _cordon_useless(group: Group, census: Census, ctx: Context) -> list[Command]:
+    sight = group.sight
+    if sight.cordon is not None or ctx.now < sight.quiet_until:
+        return []
+    chosen = _next_useless(group, census, ctx)
+    return [] if chosen is None else _ask_cordon(group, chosen[1], ctx, useless=True)
+
+
+def _next_useless(group: Group, census: Census, ctx: Context) -> tuple[int, str] | None:
+    """Say which slice should go now so that another can take its place: since when it is idle, and its id.
+
+    Of those that nothing that waits could use exactly the longest idle, once it was idle for ``scale_down_delay``.
+    """
+    sight = group.sight
+    idle = _useless_idle(group, census, ctx.now)
+    if not idle or ctx.now - idle[0][0] < group.config.timing.scale_down_delay:
+        return None
+    if sight.experience.churn_percent(ctx.now) >= KEEP_ABOVE_CHURN_PERCENT:
+        return None
+    trial = _trial(group)
+    return idle[0] if not _awaits(census, trial) and sight.renewal.may_begin(trial, ctx.now) else None
+
+
+def _awaits(census: Census, trial: Newcomers) -> bool:
+    """Whether slices on their way may show first whether new ones are of use."""
+    return census.absorbing > 0 and trial is not Newcomers.HELPED
+
+
+def _useless_idle(group: Group, census: Census, now: int) -> list[tuple[int, str]]:
+    """Return the idle slices of which some should go so that others can come: none where none could."""
+    sight = group.sight
+    going = census.counted - census.alive
+    if sight.wanted.renew <= going or availability(group, census, now)[0] is not Availability.AT_MAX:
+        return []
+    named = dict.fromkeys(sight.wanted.useless)
+    return [each for each in census.idle if each[1] in named]
+
+
+def _trial(group: Group) -> Newcomers:
+    sight = group.sight
+    workers: dict[str, Kind] = {
+        slice_id: kind_of(report.workers)
+        for slice_id, report in sight.reports.items()
+        if report is not None and report.row.state is SliceState.READY
+    }
+    return sight.renewal.trial(sight.wanted.useless, sight.readied, workers)
+
+
+def _ask_cordon(group: Group, slice_id: str, ctx: Context, *, useless: bool) -> list[Command]:
+    sight, timing = group.sight, group.config.timing
     report = sight.reports[slice_id]
     assert report is not None
     assert report.row.state is SliceState.READY
     sight.last_round = max(sight.last_round + 1, ctx.now)
-    sight.cordon = CordonRound(slice_id, sight.last_round)
+    sight.cordon = CordonRound(slice_id, sight.last_round, useless)
     cordon = Cordon(slice_id, report.row.workers, sight.last_round)
     return [
         Tell(group.seed.scheduler, cordon),
@@ -345,9 +406,10 @@ def _cordon_longest_idle(group: Group, census: Census, target: SizingPlan, ctx: 
 
 
 def cordoned(group: Group, message: CordonAnswered, ctx: Context) -> Decision | None:
-    """Doom the slice if nothing runs there and it is still the longest idle and too many; else open it again."""
+    """Doom the slice if nothing runs there and it is still the one to go; else open it again."""
     sight = group.sight
-    if sight.cordon is None or (sight.cordon.slice_id, sight.cordon.round) != (message.slice_id, message.round):
+    asked = sight.cordon
+    if asked is None or (asked.slice_id, asked.round) != (message.slice_id, message.round):
         return None
     sight.cordon = None
     stop: list[Command] = [CancelTimer("cordon"), *look(group)]
@@ -358,19 +420,30 @@ def cordoned(group: Group, message: CordonAnswered, ctx: Context) -> Decision | 
     # Reports wait while the disk takes nothing, and so may the answer have: what it says must be what is believed
     # here. The others' clocks can only have begun later.
     fresh = ctx.now - message.at <= ANSWER_AGE
-    longest = fresh and bool(census.idle) and census.idle[0] == (message.idle_since, message.slice_id)
-    target, failed = _plan(group, census, ctx)
-    surplus = target.surplus
-    stop += failed
+    me = (message.idle_since, message.slice_id)
+    if asked.useless:
+        longest = fresh and _next_useless(group, census, ctx) == me
+        surplus, reason = 1, f"{OF_NO_USE}, and its group has max_slices: another takes its place"
+    else:
+        longest = fresh and bool(census.idle) and census.idle[0] == me
+        target, failed = _plan(group, census, ctx)
+        surplus, stop = target.surplus, stop + failed
+        reason = f"it was the longest idle, for more than {group.config.timing.scale_down_delay // SECOND} s"
     if message.live_attempts == 0 and surplus and longest:
-        seconds = group.config.timing.scale_down_delay // SECOND
-        reason = f"it was the longest idle, for more than {seconds} s"
+        if asked.useless:
+            sight.renewal.begin(_trial(group), ctx.now, ctx.wall, _first_pause(group), ctx.rng)
         records = dooming(group, message.slice_id, reason, ctx, failed=False)
         return Decision(records=tuple(records), commands=tuple(stop))
     if message.live_attempts or not longest:
         sight.quiet_until = ctx.now + group.config.timing.evaluation_interval
     undo = Tell(group.seed.scheduler, Uncordon(message.slice_id, message.round))
     return Decision(commands=(undo, *stop))
+
+
+def _first_pause(group: Group) -> int:
+    """Return the time that another slice needs to come, and to show whether it is of use, in ns."""
+    timing = group.config.timing
+    return group.sight.experience.boot_estimate(timing.boot_estimate) + timing.scale_up_delay + timing.scale_down_delay
 
 
 def withdraw_cordon(group: Group, ctx: Context) -> list[Command]:
@@ -392,6 +465,8 @@ def _report(group: Group, census: Census, ctx: Context) -> list[Command]:
     sight, config = group.sight, group.config
     state, reason = availability(group, census, ctx.now)
     closure = sight.closure if is_closed(group, ctx.now) else None
+    if state is Availability.AT_MAX:
+        reason += _renewing(group, census, ctx.now)
     row = GroupRow(
         group=config.name,
         availability=state,
@@ -414,11 +489,32 @@ def _report(group: Group, census: Census, ctx: Context) -> list[Command]:
         room=max(0, config.max_slices - census.counted) if state.accepts else 0,
         expected_at=census.expected_at,
         idle=len(census.idle),
+        going=max(0, census.counted - census.alive),
     )
     if told == sight.told:
         return []
     sight.told = told
     return [Tell(ctx.path.parent, told, conflate="group")]
+
+
+def _renewing(group: Group, census: Census, now: int) -> str:
+    """Say what is done about idle slices that nothing that waits could use: it stays the same until something is."""
+    sight = group.sight
+    leaving = sum(each.doomed.startswith(OF_NO_USE) for each in group.promises.values())
+    if leaving:
+        return f"; {leaving} of them {'goes' if leaving == 1 else 'go'} for another: nothing that waits could run there"
+    idle, trial = _useless_idle(group, census, now), _trial(group)
+    if not idle:
+        return ""
+    text = f"; nothing that waits could run on {len(idle)} that {'is' if len(idle) == 1 else 'are'} idle"
+    if _awaits(census, trial):
+        return f"{text}: those on their way will show whether new ones are better"
+    if sight.renewal.may_begin(trial, now):
+        return f"{text}: one goes for another once it was idle for {group.config.timing.scale_down_delay // SECOND} s"
+    at = f"{time_of_day(sight.renewal.retry_at, minutes=False)} UTC"
+    if trial is Newcomers.PENDING:
+        return f"{text}: one went for another, which is awaited until {at}"
+    return f"{text}, nor on the last {sight.renewal.tries} that came for others: the next one goes at {at}"
 
 
 def _next_look(group: Group, census: Census, now: int) -> int:

@@ -634,7 +634,7 @@ class SchedulerDecisions:
 
     def figures(self, state: Scheduler, message: SchedulerFigures, ctx: Context) -> Outcome:
         """Return figures."""
-        return None if ctx.reply_to is None else (Reply(statistics(state)),)
+        return None if ctx.reply_to is None else (Reply(statistics(state, message.workers)),)
 
     def undelivered(self, state: Scheduler, message: Undelivered, ctx: Context) -> Outcome:
         """A mailbox was full: take room back that was offered, tell anything else again in a while."""

@@ -60,9 +60,10 @@ class Scheduler:
     passes: int = 0
 
 
-def statistics(state: Scheduler) -> SchedulerStatistics:
-    """Return the figures of a scheduler."""
+def statistics(state: Scheduler, workers: Iterable[str] = ()) -> SchedulerStatistics:
+    """Return the figures of a scheduler, and of these workers, as far as it knows them."""
     inventory = state.inventory
+    wanted = [(worker_id, host) for worker_id in workers if (host := inventory.hosts.get(worker_id)) is not None]
     return SchedulerStatistics(
         syncing=state.syncing,
         workers=len(inventory.hosts),
@@ -73,10 +74,9 @@ def statistics(state: Scheduler) -> SchedulerStatistics:
         placements=state.placements,
         passes=state.passes,
         committed=tuple(
-            (worker_id, _sum(each.demand for each in host.commitments.values()))
-            for worker_id, host in sorted(inventory.hosts.items())
+            (worker_id, _sum(each.demand for each in host.commitments.values())) for worker_id, host in wanted
         ),
-        attempts=tuple((worker_id, len(host.commitments)) for worker_id, host in sorted(inventory.hosts.items())),
+        attempts=tuple((worker_id, len(host.commitments)) for worker_id, host in wanted),
         returning=len(state.returns.waiting),
     )
 

@@ -585,8 +585,11 @@ class TierConformance:
 
     # What a crash leaves
 
-    def test_what_has_returned_is_on_the_disk(self, tier: Tier, monkeypatch: pytest.MonkeyPatch) -> None:
-        """All files of an artifact, and the folders that name them, were synced when it was published."""
+    @pytest.mark.parametrize("is_copy", [False, True])
+    def test_what_has_returned_is_on_the_disk(
+        self, tier: Tier, elsewhere: Tier, monkeypatch: pytest.MonkeyPatch, *, is_copy: bool
+    ) -> None:
+        """All files of an artifact, and the folders that name them, were synced when it was published or installed."""
         synced = set[tuple[int, int]]()
         real = os.fsync
 
@@ -596,9 +599,12 @@ class TierConformance:
             real(descriptor)
 
         monkeypatch.setattr(os, "fsync", fsync)
-        write(tier, "ck-1")
-        seal(tier, "ck-1")
-        tier.publish("ck-1")
+        if is_copy:
+            for each in COPY_STEPS:
+                each(tier, "mv-1", elsewhere, "ck-1")
+        else:
+            for step in STEPS:
+                step(tier, "ck-1")
         images = tier.images("ck-1")
         missing = [
             str(each)

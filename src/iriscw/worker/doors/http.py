@@ -20,6 +20,7 @@ from iriscw.dialling.messages import Connected, Disconnected
 from iriscw.jobs.model import Observation
 from iriscw.rpc.http1 import HttpResponse, Route
 from iriscw.runtime.vocabulary import SECOND
+from iriscw.worker.gpu_readings import GpuLook, GpuReading
 from iriscw.worker.messages import AttemptChanged, LeaseExpired
 from iriscw.worker.model import AttemptPhase
 
@@ -84,6 +85,10 @@ class WorkerFigures:
         """Show figures of the pods that attempts have, as they are whenever somebody asks."""
         self.registry.register(_Pods(statistics))
 
+    def show_gpus(self, look: Callable[[], GpuLook]) -> None:
+        """Show what GPUs were doing when they were last looked at."""
+        self.registry.register(_Gpus(look))
+
     def routes(self) -> Mapping[str, Route]:
         """Return the door's routes."""
         return {"/health": Route(self._health, public=True), "/metrics": Route(self._metrics, figures=True)}
@@ -100,6 +105,44 @@ class WorkerFigures:
 
     def _metrics(self) -> HttpResponse:
         return HttpResponse(200, CONTENT_TYPE_LATEST, generate_latest(self.registry))
+
+
+_GPU_GAUGES: Mapping[str, tuple[str, Callable[[GpuReading], float | None]]] = {
+    "utilization_ratio": (
+        "The share of the last moments in which something ran on a GPU.",
+        lambda read: None if read.utilization_percent is None else read.utilization_percent / 100,
+    ),
+    "memory_used_bytes": ("Memory of a GPU that is used.", lambda read: read.memory_used_bytes),
+    "memory_total_bytes": ("Memory that a GPU has.", lambda read: read.memory_total_bytes),
+    "temperature_celsius": ("How warm a GPU is.", lambda read: read.temperature_c),
+    "power_watts": (
+        "The power that a GPU draws.",
+        lambda read: None if read.power_mw is None else read.power_mw / 1000,
+    ),
+}
+"""By the end of its name: what a figure is, and how it is read."""
+
+
+@attrs.frozen
+class _Gpus(Collector):
+    """What a worker knows of its GPUs. A figure that is not known now is not shown."""
+
+    look: Callable[[], GpuLook]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the figures of the last look."""
+        look = self.look()
+        known = [(gpu, look.readings[gpu.uuid]) for gpu in look.gpus if gpu.uuid in look.readings]
+        for name, (text, figure) in _GPU_GAUGES.items():
+            family = GaugeMetricFamily(f"iriscw_worker_gpu_{name}", text, labels=["gpu", "index"])
+            for gpu, read in known:
+                value = figure(read)
+                if value is not None:
+                    family.add_metric([gpu.uuid, str(gpu.index)], value)
+            yield family
+        yield CounterMetricFamily(
+            "iriscw_worker_gpu_look_failures", "Times that GPUs could not be looked at.", look.failures
+        )
 
 
 @attrs.frozen

@@ -31,7 +31,7 @@ from iriscw.checkpoint.repository.keys import (
     named_pack,
     pack_key,
 )
-from iriscw.checkpoint.repository.marking import Marked, Plan, planned
+from iriscw.checkpoint.repository.marking import Plan, StoredObjects, planned
 from iriscw.objects.ports import IfMatch, ObjectChanged, ObjectNotFound
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ async def collect(objects: RepositoryObjects, *, grace_ns: int) -> Collected:
     return await _carried_out(objects, marked, plan)
 
 
-async def _marked(objects: RepositoryObjects) -> Marked:
+async def _marked(objects: RepositoryObjects) -> StoredObjects:
     """Read what there is, and what refers to what; first the heads, because one is there before all that it names."""
     shown: dict[str, str] = {}
     begun: dict[str, tuple[str, int]] = {}
@@ -82,14 +82,14 @@ async def _marked(objects: RepositoryObjects) -> Marked:
             tasks.start_soon(read)
     sizes = {info.key: info.size_bytes async for info in objects.keys(MANIFESTS) if named_manifest(info.key)[0]}
     packs = {info.key: info.size_bytes async for info in objects.keys(PACKS) if named_pack(info.key)}
-    return Marked(shown, begun, sizes, packs, referred)
+    return StoredObjects(shown, begun, sizes, packs, referred)
 
 
 def _packs(manifest: bytes, checkpoint: str, attempt: str) -> tuple[str, ...]:
     return read_contents(manifest, checkpoint, attempt).packs
 
 
-async def _carried_out(objects: RepositoryObjects, marked: Marked, plan: Plan) -> Collected:
+async def _carried_out(objects: RepositoryObjects, marked: StoredObjects, plan: Plan) -> Collected:
     for tomb in plan.unmark:
         await objects.unmark(tomb)
     for pack in await objects.damaged():

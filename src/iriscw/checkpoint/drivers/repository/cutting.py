@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from iriscw.checkpoint.drivers.digests import open_image
-from iriscw.checkpoint.drivers.repository.encoding import compressed, encoded, pays
+from iriscw.checkpoint.drivers.repository.encoding import Piece, compressed, encoded, pays
 from iriscw.checkpoint.repository.contents import WINDOW_BYTES
 from iriscw.checkpoint.repository.model import ChunkCodec
 from iriscw.freeze.model import ArtifactRefused
@@ -48,7 +48,7 @@ class Cut:
     digest: bytes
     size_bytes: int
     codec: ChunkCodec
-    stored: bytes | None
+    stored: Piece | None
     """What is stored of it; None: the repository has it."""
 
 
@@ -112,8 +112,9 @@ def read_batch(folder: int, batch: Batch, known: Callable[[bytes], bool]) -> lis
     finally:
         os.close(descriptor)
     found: list[Cut] = []
+    view = memoryview(raw).toreadonly()
     for first, last in zip(batch.borders, batch.borders[1:], strict=False):
-        piece = bytes(memoryview(raw)[first - start : last - start])
+        piece = view[first - start : last - start]
         digest = hashlib.sha256(piece).digest()
         if known(digest):
             found.append(Cut(digest, len(piece), ChunkCodec.RAW, None))

@@ -7,8 +7,7 @@ cannot be read: that is an error that names the extra.
 from __future__ import annotations
 
 import hashlib
-import importlib
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from iriscw.checkpoint.model import ChunkDamaged
 from iriscw.checkpoint.repository.contents import PAGE_BYTES
@@ -27,12 +26,17 @@ _ZERO_PAGE: Final = bytes(PAGE_BYTES)
 def zstd() -> Any | None:
     """Return the library, if it is installed."""
     try:
-        return importlib.import_module("zstandard")
+        import zstandard
     except ImportError:
         return None
+    return zstandard
 
 
-def pays(sample: bytes) -> bool:
+Piece: TypeAlias = "bytes | memoryview"
+"""Bytes, or a view of some that are in memory already: copying costs as much as hashing."""
+
+
+def pays(sample: Piece) -> bool:
     """Whether compressing what this is a sample of is worth its time."""
     module = zstd()
     if module is None or not sample:
@@ -40,7 +44,7 @@ def pays(sample: bytes) -> bool:
     return len(module.ZstdCompressor(level=LEVEL).compress(sample)) <= PAYS * len(sample)
 
 
-def encoded(raw: bytes) -> tuple[ChunkCodec, bytes]:
+def encoded(raw: Piece) -> tuple[ChunkCodec, Piece]:
     """Return how a chunk is stored without being compressed, and what is stored of it."""
     pages = [raw[at : at + PAGE_BYTES] for at in range(0, len(raw), PAGE_BYTES)]
     kept = [page for page in pages if page != _ZERO_PAGE[: len(page)]]
@@ -52,7 +56,7 @@ def encoded(raw: bytes) -> tuple[ChunkCodec, bytes]:
     return ChunkCodec.PAGES, bits.to_bytes(-(-len(pages) // 8), "little") + b"".join(kept)
 
 
-def compressed(codec: ChunkCodec, stored: bytes) -> tuple[ChunkCodec, bytes]:
+def compressed(codec: ChunkCodec, stored: Piece) -> tuple[ChunkCodec, Piece]:
     """Return what :func:`encoded` gave, compressed if that pays."""
     module = zstd()
     if module is None or not stored:
@@ -63,7 +67,7 @@ def compressed(codec: ChunkCodec, stored: bytes) -> tuple[ChunkCodec, bytes]:
     return (ChunkCodec.ZSTD if codec is ChunkCodec.RAW else ChunkCodec.PAGES_ZSTD), smaller
 
 
-def decoded(chunk: Chunk, stored: bytes) -> bytes:
+def decoded(chunk: Chunk, stored: Piece) -> Piece:
     """Return the bytes of a chunk, which are compared with its digest.
 
     Raises:
@@ -81,7 +85,7 @@ def decoded(chunk: Chunk, stored: bytes) -> bytes:
     return raw
 
 
-def _decompressed(chunk: Chunk, stored: bytes) -> bytes:
+def _decompressed(chunk: Chunk, stored: Piece) -> bytes:
     module = zstd()
     if module is None:
         raise ArtifactRefused(
@@ -98,10 +102,10 @@ def _decompressed(chunk: Chunk, stored: bytes) -> bytes:
     return found
 
 
-def _with_zeros(chunk: Chunk, stored: bytes) -> bytes:
+def _with_zeros(chunk: Chunk, stored: Piece) -> bytes:
     count = -(-chunk.size_bytes // PAGE_BYTES)
     after = -(-count // 8)
-    bits, at, parts = int.from_bytes(stored[:after], "little"), after, list[bytes]()
+    bits, at, parts = int.from_bytes(stored[:after], "little"), after, list[Piece]()
     for number in range(count):
         length = min(PAGE_BYTES, chunk.size_bytes - number * PAGE_BYTES)
         if bits >> number & 1:

@@ -13,7 +13,7 @@ import anyio.to_thread
 import attrs
 
 from iriscw.checkpoint.drivers.digests import open_folder
-from iriscw.checkpoint.drivers.repository.encoding import decoded
+from iriscw.checkpoint.drivers.repository.encoding import Piece, decoded
 from iriscw.checkpoint.drivers.repository.groups import unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
 from iriscw.checkpoint.model import ChunkDamaged
@@ -30,7 +30,7 @@ DOWNLOADS: Final = 8
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
-Write = Callable[[bytes, Sequence[Target]], None]
+Write = Callable[[Piece, Sequence[Target]], None]
 """Puts the bytes of a chunk where they belong; called in a thread."""
 
 
@@ -81,7 +81,7 @@ async def source_manifest(objects: RepositoryObjects, contents: Contents) -> byt
     files = [file for file in contents.files if file.name == SOURCE_MANIFEST]
     data = bytearray(files[0].size_bytes)
 
-    def put(raw: bytes, targets: Sequence[Target]) -> None:
+    def put(raw: Piece, targets: Sequence[Target]) -> None:
         for target in targets:
             data[target.offset : target.offset + len(raw)] = raw
 
@@ -134,9 +134,10 @@ class _Reading:
         return data
 
     def _take(self, read: PackRead, data: bytes) -> None:
+        view = memoryview(data)
         for chunk, targets in read.chunks:
             first = chunk.place.offset - read.start
-            self.write(decoded(chunk, data[first : first + chunk.place.stored_bytes]), targets)
+            self.write(decoded(chunk, view[first : first + chunk.place.stored_bytes]), targets)
 
 
 def _made(folder: int, file: StoredFile) -> int:
@@ -151,7 +152,7 @@ def _made(folder: int, file: StoredFile) -> int:
     return descriptor
 
 
-def _put(descriptors: Mapping[str, int], raw: bytes, targets: Sequence[Target]) -> None:
+def _put(descriptors: Mapping[str, int], raw: Piece, targets: Sequence[Target]) -> None:
     for target in targets:
         view, at = memoryview(raw), target.offset
         while view:

@@ -40,7 +40,7 @@ from iriscw.checkpoint.repository.keys import (
     named_pack,
     tomb_key,
 )
-from iriscw.checkpoint.repository.model import Contents, Head, Tomb
+from iriscw.checkpoint.repository.model import CheckpointHead, Contents, Tomb
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
 from iriscw.objects.ports import (
     Condition,
@@ -128,12 +128,12 @@ class RepositoryObjects:
 
     # Heads and manifests
 
-    async def shown(self, checkpoint: str) -> tuple[Head, str] | None:
+    async def shown(self, checkpoint: str) -> tuple[CheckpointHead, str] | None:
         """Return the head of a checkpoint that can be seen, as :meth:`head` does."""
         found = await self.head(checkpoint)
         return None if found is None or found[0].begun_wall_ns else found
 
-    async def head(self, checkpoint: str) -> tuple[Head, str] | None:
+    async def head(self, checkpoint: str) -> tuple[CheckpointHead, str] | None:
         """Return the head of a checkpoint with its etag; None if there certainly is none.
 
         Raises:
@@ -145,7 +145,7 @@ class RepositoryObjects:
             return None
         return read_head(data, checkpoint), info.etag
 
-    async def contents(self, head: Head) -> Contents:
+    async def contents(self, head: CheckpointHead) -> Contents:
         """Return what a head names.
 
         Raises:
@@ -167,7 +167,7 @@ class RepositoryObjects:
         # In a thread, as all that takes seconds if it is long.
         return await anyio.to_thread.run_sync(read_contents, data, head.checkpoint, head.attempt)
 
-    async def write_head(self, head: Head, condition: Condition) -> str:
+    async def write_head(self, head: CheckpointHead, condition: Condition) -> str:
         """Write the head of a checkpoint, and return its etag.
 
         Raises:
@@ -181,7 +181,7 @@ class RepositoryObjects:
 
     # Recent heads
 
-    async def recent(self) -> tuple[tuple[Head, ...], Condition]:
+    async def recent(self) -> tuple[tuple[CheckpointHead, ...], Condition]:
         """Return the heads that were written last, and the condition under which they may be written anew."""
         try:
             data, info = await self.read_with_info(RECENT, MAX_SMALL_BYTES)
@@ -191,7 +191,7 @@ class RepositoryObjects:
             return (), IfMatch((await self.store.stat(RECENT)).etag)
         return read_heads(data), IfMatch(info.etag)
 
-    async def add_recent(self, head: Head) -> None:
+    async def add_recent(self, head: CheckpointHead) -> None:
         """Add a head to those that were written last. If others are faster all the time it is left out: then less is
         shared, and nothing else.
         """

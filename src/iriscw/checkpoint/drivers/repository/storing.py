@@ -35,6 +35,7 @@ from iriscw._errors import OperationError
 from iriscw._version import __version__
 from iriscw.checkpoint.drivers.digests import DigestsStopped, Reading, listed, open_folder
 from iriscw.checkpoint.drivers.repository.cutting import Batch, Cut, PageCuts, batches, cut_of, cuts_in, read_batch
+from iriscw.checkpoint.drivers.repository.encoding import Piece
 from iriscw.checkpoint.drivers.repository.groups import all_of, unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects, new_token
 from iriscw.checkpoint.manifest import open_manifest, summary_of
@@ -47,7 +48,7 @@ from iriscw.checkpoint.repository.contents import (
     written_contents,
 )
 from iriscw.checkpoint.repository.keys import PACKS, manifest_key, named_pack, pack_key, packs_of
-from iriscw.checkpoint.repository.model import Chunk, ChunkCodec, ChunkPlace, Contents, Head, StoredFile
+from iriscw.checkpoint.repository.model import CheckpointHead, Chunk, ChunkCodec, ChunkPlace, Contents, StoredFile
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, Progress
 from iriscw.freeze.ports import Report
 from iriscw.objects.ports import IfAbsent, IfMatch, ObjectChanged, ObjectExists
@@ -94,7 +95,7 @@ class Storing:
     attempt: str = attrs.field(factory=new_token, init=False)
     _places: dict[bytes, ChunkPlace] = attrs.field(factory=dict, init=False)
     """Where chunks lie, by their digest: those of relatives, and those of this attempt."""
-    _buffer: list[bytes] = attrs.field(factory=list, init=False)
+    _buffer: list[Piece] = attrs.field(factory=list, init=False)
     _buffered: int = attrs.field(default=0, init=False)
     _packs: int = attrs.field(default=0, init=False)
     _added: int = attrs.field(default=0, init=False)
@@ -128,7 +129,7 @@ class Storing:
         found = await self.objects.head(self.artifact)
         if found is not None and not found[0].begun_wall_ns:
             return await self.objects.contents(found[0])
-        head = Head(self.artifact, self.attempt, begun_wall_ns=time.time_ns())
+        head = CheckpointHead(self.artifact, self.attempt, begun_wall_ns=time.time_ns())
         try:  # an attempt that has not ended is taken over: whoever made it has died, or begins anew
             return await self.objects.write_head(head, IfAbsent() if found is None else IfMatch(found[1]))
         except (ObjectExists, ObjectChanged) as error:
@@ -288,7 +289,7 @@ class Storing:
     async def _shown(self, contents: Contents, text: bytes, source: Manifest, begun: str) -> bool:
         """Make the checkpoint visible; False: a collection has given this attempt up, or another call took it over."""
         lines = summary_of(self.manifest).decode("ascii")
-        head = Head(
+        head = CheckpointHead(
             checkpoint=self.artifact,
             attempt=contents.attempt,
             digest=hashlib.sha256(text).hexdigest(),

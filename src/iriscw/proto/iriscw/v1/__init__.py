@@ -86,6 +86,7 @@ __all__ = (
     "GetJobRequest",
     "GetResultsRequest",
     "Goodbye",
+    "GpuStatus",
     "GpuView",
     "Heartbeat",
     "HeartbeatAck",
@@ -100,6 +101,8 @@ __all__ = (
     "ListActorsRequest",
     "ListActorsResponse",
     "ListCheckpointsRequest",
+    "ListGpusRequest",
+    "ListGpusResponse",
     "ListJobsRequest",
     "ListJobsResponse",
     "ListNodeCheckpointsRequest",
@@ -2717,6 +2720,43 @@ default_message_pool.register_message("iriscw.v1", "Goodbye", Goodbye)
 
 
 @dataclass(eq=False, repr=False)
+class GpuStatus(betterproto2.Message):
+    """
+    A figure that the machine does not say is absent.
+    """
+
+    uuid: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    index: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
+    """
+    Its number in the order of the PCI bus.
+    """
+
+    utilization_percent: "int | None" = betterproto2.field(4, betterproto2.TYPE_INT32, optional=True)
+    """
+    The share of the last moments in which something ran on it.
+    """
+
+    memory_used_bytes: "int | None" = betterproto2.field(5, betterproto2.TYPE_INT64, optional=True)
+
+    memory_total_bytes: "int | None" = betterproto2.field(6, betterproto2.TYPE_INT64, optional=True)
+
+    temperature_c: "int | None" = betterproto2.field(7, betterproto2.TYPE_INT32, optional=True)
+
+    power_mw: "int | None" = betterproto2.field(8, betterproto2.TYPE_INT32, optional=True)
+
+    problem: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
+    """
+    Why nothing is known of now; empty: it is.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "GpuStatus", GpuStatus)
+
+
+@dataclass(eq=False, repr=False)
 class GpuView(betterproto2.Message):
     uuid: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -2952,6 +2992,22 @@ class ListCheckpointsRequest(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "ListCheckpointsRequest", ListCheckpointsRequest)
+
+
+@dataclass(eq=False, repr=False)
+class ListGpusRequest(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message("iriscw.v1", "ListGpusRequest", ListGpusRequest)
+
+
+@dataclass(eq=False, repr=False)
+class ListGpusResponse(betterproto2.Message):
+    gpus: "list[GpuStatus]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
+
+
+default_message_pool.register_message("iriscw.v1", "ListGpusResponse", ListGpusResponse)
 
 
 @dataclass(eq=False, repr=False)
@@ -5372,6 +5428,30 @@ class InspectionServiceStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def list_gpus(
+        self,
+        message: "ListGpusRequest | None" = None,
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ListGpusResponse":
+        """
+        The GPUs that a worker hands out, as they were when it last looked; of any other process none.
+        """
+
+        if message is None:
+            message = ListGpusRequest()
+
+        return await self._unary_unary(
+            "/iriscw.v1.InspectionService/ListGpus",
+            message,
+            ListGpusResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
 
 class NodeAgentStub(betterproto2_grpclib.ServiceStub):
     async def freeze(
@@ -6308,10 +6388,23 @@ class InspectionServiceBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def list_gpus(self, message: "ListGpusRequest") -> "ListGpusResponse":
+        """
+        The GPUs that a worker hands out, as they were when it last looked; of any other process none.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_list_actors(self, stream: "grpclib.server.Stream[ListActorsRequest, ListActorsResponse]") -> None:
         request = await stream.recv_message()
         assert request is not None
         response = await self.list_actors(request)
+        await stream.send_message(response)
+
+    async def __rpc_list_gpus(self, stream: "grpclib.server.Stream[ListGpusRequest, ListGpusResponse]") -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.list_gpus(request)
         await stream.send_message(response)
 
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
@@ -6321,6 +6414,12 @@ class InspectionServiceBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 ListActorsRequest,
                 ListActorsResponse,
+            ),
+            "/iriscw.v1.InspectionService/ListGpus": grpclib.const.Handler(
+                self.__rpc_list_gpus,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ListGpusRequest,
+                ListGpusResponse,
             ),
         }
 
