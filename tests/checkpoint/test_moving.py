@@ -414,6 +414,10 @@ def test_a_target_without_room(tmp_path):
     move = run(begun(places, "ram", "disk", budgets={"disk": 1000}))
     assert (outcome(move), move.ended.kind, move.progress) == (Outcome.STAYED, "NoRoom", [])
     assert (places.whole(), places.debris()) == (["ram"], [])
+    stored = Places(tmp_path / "stored")
+    move = run(begun(stored, "repository", "disk", budgets={"disk": 1000}))
+    assert (outcome(move), move.ended.kind, "fetch" in stored.repository.asked) == (Outcome.STAYED, "NoRoom", False)
+    assert (stored.whole(), stored.debris()) == (["repository"], [])
 
 
 def test_there_is_no_repository(tmp_path):

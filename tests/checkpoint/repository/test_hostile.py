@@ -108,6 +108,14 @@ def test_where_files_are_cut(size, cuts):
     assert all(one.borders[-1] == next_.borders[0] for one, next_ in pairwise(found))
 
 
+async def test_a_small_object_that_is_large(tmp_path):
+    """It is refused by its size, and not read."""
+    there, _ = await kept(tmp_path)
+    await there.bucket.put("heads/a", b"x" * (MAX_SMALL_BYTES + 1))
+    with pytest.raises(ArtifactRefused, check=that(comes_from="objects.RepositoryObjects.read_with_info")):
+        await there.verify("a", unseen)
+
+
 def test_a_frame_that_promises_more():
     """It is refused before it is unpacked."""
     stored = encoding.compressed(ChunkCodec.RAW, bytes(64 << 20))[1]
