@@ -259,34 +259,6 @@ def test_a_repository_that_cannot_be_read_hides_nothing(command, places):
     assert (code, "no answer" in out) == (0, True)
 
 
-def test_restore_fetches_first(tmp_path, places, monkeypatch):
-    """Into the tier that is named, and it stays there without CRIU. A fetch that fails leaves nothing."""
-    repository, local = places.repository, local_of(tmp_path, places)
-    anyio.run(local.run, MoveCheckpoint(MovePlan("mv-1", "ck-1", "repository")))
-    monkeypatch.setenv("IRISCW_CRIU", str(tmp_path / "no-criu"))
-    real = this_machine(tmp_path / "state")
-    real.machine.tiers.folders.update(places.tiers().folders)
-    real.machine.tiers.repository = repository
-
-    @contextlib.asynccontextmanager
-    async def opened(given):
-        yield real
-
-    monkeypatch.setattr(at_here, "_opened", opened)
-    command = Command(tmp_path)
-    repository.failing = {"fetch": StoreUnreachable("no answer")}
-    code, _, err = command("restore", "ck-1")
-    assert (code, "MoveUndone" in err, places.whole(), places.debris()) == (3, True, ["repository"], [])
-    repository.failing = {}
-    code, _, err = command("restore", "ck-1", "--tier", "disk")
-    assert (code, "copies and compares" in err) == (3, True)
-    assert "CRIU" in err
-    assert places.whole() == ["disk", "repository"]
-    repository.asked.clear()
-    assert command("restore", "ck-1")[0] == 3
-    assert repository.asked == []
-
-
 def test_a_repository_that_falls_silent_after_a_move(command, places, monkeypatch):
     """What was done was done: looking at it once more changes no outcome (C15)."""
     remove = places.tiers().folders["ram"].drop
@@ -299,6 +271,29 @@ def test_a_repository_that_falls_silent_after_a_move(command, places, monkeypatc
     code, out, err = command("move", "ck-1", "repository")
     assert (code, out.startswith("ck-1: moved in ")) == (0, True), err
     assert places.whole() == ["repository"]
+
+
+def test_restore_fetches_first(tmp_path, places, monkeypatch):
+    """Into the tier that is named, and it stays there without CRIU. A fetch that fails leaves nothing."""
+    repository, local = places.repository, local_of(tmp_path, places)
+    anyio.run(local.run, MoveCheckpoint(MovePlan("mv-1", "ck-1", "repository")))
+    monkeypatch.setenv("IRISCW_CRIU", str(tmp_path / "no-criu"))
+    real = this_machine(tmp_path / "state")
+    real.machine.tiers.folders.update(places.tiers().folders)
+    real.machine.tiers.repository = repository
+    monkeypatch.setattr(at_here, "_opened", lambda given: contextlib.nullcontext(real))
+    command = Command(tmp_path)
+    repository.failing = {"fetch": StoreUnreachable("no answer")}
+    code, _, err = command("restore", "ck-1")
+    assert (code, "MoveUndone" in err, places.whole(), places.debris()) == (3, True, ["repository"], [])
+    repository.failing = {}
+    code, _, err = command("restore", "ck-1", "--tier", "disk")
+    assert (code, "copies and compares" in err) == (3, True)
+    assert "CRIU" in err
+    assert places.whole() == ["disk", "repository"]
+    repository.asked.clear()
+    assert command("restore", "ck-1")[0] == 3
+    assert repository.asked == []
 
 
 def test_errors_of_the_commands(command, places):

@@ -367,21 +367,6 @@ def test_a_damaged_copy_keeps_the_good_one(tmp_path):
     assert (other.tiers().folders["disk"].listing(), other.debris()) == ([], [])
 
 
-def test_a_copy_that_cannot_be_used_is_passed_over(tmp_path):
-    """The next one is taken; where a certain one is meant, no other is, and nothing stays in use."""
-    places = Places(tmp_path)
-    run(begun(places, "ram", "disk", keep=True))
-    manifest = tmp_path / "ram" / "artifacts" / "ck-1" / "manifest.jsonl"
-    text = manifest.read_bytes()
-    manifest.write_bytes(text[:-9])
-    for source, end in (("ram", Outcome.STAYED), ("shelf", Outcome.STAYED), ("", Outcome.MOVED)):
-        move = run(Moving(places, MovePlan("mv-2", "ck-1", "repository", source=source)))
-        assert outcome(move) is end
-        assert places.debris() == []
-    assert "ck-1" in places.repository.kept
-    assert not places.tiers().folders["disk"].has("ck-1")
-
-
 @pytest.mark.parametrize("lie", ["damaged", "another"])
 def test_what_the_repository_has_is_compared_before_the_source_goes(tmp_path, lie):
     """Chunks that it shares may be damaged by then, or somebody stored another one in its place (C10)."""
@@ -401,6 +386,21 @@ def test_what_the_repository_has_is_compared_before_the_source_goes(tmp_path, li
     assert (places.whole(), places.debris()) == (["ram", "repository"], [])
 
 
+def test_a_copy_that_cannot_be_used_is_passed_over(tmp_path):
+    """The next one is taken; where a certain one is meant, no other is, and nothing stays in use."""
+    places = Places(tmp_path)
+    run(begun(places, "ram", "disk", keep=True))
+    manifest = tmp_path / "ram" / "artifacts" / "ck-1" / "manifest.jsonl"
+    text = manifest.read_bytes()
+    manifest.write_bytes(text[:-9])
+    for source, end in (("ram", Outcome.STAYED), ("shelf", Outcome.STAYED), ("", Outcome.MOVED)):
+        move = run(Moving(places, MovePlan("mv-2", "ck-1", "repository", source=source)))
+        assert outcome(move) is end
+        assert places.debris() == []
+    assert "ck-1" in places.repository.kept
+    assert not places.tiers().folders["disk"].has("ck-1")
+
+
 @pytest.mark.parametrize("target", ["disk", "repository"])
 def test_what_is_nowhere(tmp_path, target):
     """It says so by name, and nothing is made."""
@@ -414,6 +414,10 @@ def test_a_target_without_room(tmp_path):
     move = run(begun(places, "ram", "disk", budgets={"disk": 1000}))
     assert (outcome(move), move.ended.kind, move.progress) == (Outcome.STAYED, "NoRoom", [])
     assert (places.whole(), places.debris()) == (["ram"], [])
+    stored = Places(tmp_path / "stored")
+    move = run(begun(stored, "repository", "disk", budgets={"disk": 1000}))
+    assert (outcome(move), move.ended.kind, "fetch" in stored.repository.asked) == (Outcome.STAYED, "NoRoom", False)
+    assert (stored.whole(), stored.debris()) == (["repository"], [])
 
 
 def test_there_is_no_repository(tmp_path):

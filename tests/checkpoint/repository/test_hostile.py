@@ -25,7 +25,7 @@ from iriscw.checkpoint.repository.contents import (
     written_heads,
 )
 from iriscw.checkpoint.repository.keys import head_key, manifest_key
-from iriscw.checkpoint.repository.model import Chunk, ChunkCodec, ChunkPlace, Head, StoredFile
+from iriscw.checkpoint.repository.model import CheckpointHead, Chunk, ChunkCodec, ChunkPlace, StoredFile
 from iriscw.freeze.model import ArtifactRefused
 from iriscw.objects.ports import ObjectExists, ObjectInfo, StoreUnreachable
 from raised import that
@@ -108,6 +108,14 @@ def test_where_files_are_cut(size, cuts):
     assert all(one.borders[-1] == next_.borders[0] for one, next_ in pairwise(found))
 
 
+async def test_a_small_object_that_is_large(tmp_path):
+    """It is refused by its size, and not read."""
+    there, _ = await kept(tmp_path)
+    await there.bucket.put("heads/a", b"x" * (MAX_SMALL_BYTES + 1))
+    with pytest.raises(ArtifactRefused, check=that(comes_from="objects.RepositoryObjects.read_with_info")):
+        await there.verify("a", unseen)
+
+
 def test_a_frame_that_promises_more():
     """It is refused before it is unpacked."""
     stored = encoding.compressed(ChunkCodec.RAW, bytes(64 << 20))[1]
@@ -147,7 +155,7 @@ async def test_what_a_newer_version_stored_is_not_removed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "recent", [b"x" * (MAX_SMALL_BYTES + 1), written_heads([Head("../../heads/a", "ab" * 12, "0" * 64)])]
+    "recent", [b"x" * (MAX_SMALL_BYTES + 1), written_heads([CheckpointHead("../../heads/a", "ab" * 12, "0" * 64)])]
 )
 async def test_a_list_of_recent_heads_that_is_none(tmp_path, recent):
     """Nothing but sharing rests on it: it is written anew."""

@@ -3,7 +3,7 @@
 import pytest
 
 from iriscw.checkpoint.repository.keys import manifest_key, pack_key
-from iriscw.checkpoint.repository.marking import Marked, planned
+from iriscw.checkpoint.repository.marking import StoredObjects, planned
 from iriscw.checkpoint.repository.model import Tomb
 
 ATTEMPT, OTHER = "ab" * 12, "cd" * 12
@@ -22,7 +22,7 @@ def marked(**words):
         "referred": {USED: None},
         **words,
     }
-    return Marked(**given)
+    return StoredObjects(**given)
 
 
 def decided(found, *tombs):
