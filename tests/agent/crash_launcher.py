@@ -223,13 +223,13 @@ def install(strike):
 
     signal.pidfd_send_signal = sent
 
-    add = tiers._Count.add
+    add = tiers.ByteCount.add
 
     def added(self, count):
         add(self, count)
         strike.read(self.phase, self.done, self.total)
 
-    tiers._Count.add = added
+    tiers.ByteCount.add = added
 
 
 def run(order, arguments):
