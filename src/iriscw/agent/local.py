@@ -265,7 +265,7 @@ class Local:
                 async with self._alone():
                     try:
                         make_private_folder(folder)
-                        self._note_places(folder, tiers, repository=isinstance(message, MoveCheckpoint))
+                        self._note_places(folder, tiers, repository=await self.machine.tiers.asks_repository(message))
                         journal = SqliteJournal.open(folder / JOURNAL)
                     except BaseException:
                         self._clean(folder)

@@ -196,7 +196,7 @@ async def test_what_it_shares_goes_before_it_refers_to_it(tmp_path, monkeypatch)
     there = repository()
     place = images(tmp_path / "a", memory_of("a", shared=True))
     await there.store("a", place, sealed(place, "a"), unseen)
-    begun = Storing._begun
+    begun = Storing._begin
 
     async def late(storing):
         if await there.has("a"):
@@ -205,7 +205,7 @@ async def test_what_it_shares_goes_before_it_refers_to_it(tmp_path, monkeypatch)
                 await there.collect(grace_s=0)
         return await begun(storing)
 
-    monkeypatch.setattr(Storing, "_begun", late)
+    monkeypatch.setattr(Storing, "_begin", late)
     other = images(tmp_path / "b", memory_of("a", shared=True))
     await there.store("b", other, sealed(other, "b"), unseen)
     await there.verify("b", unseen)

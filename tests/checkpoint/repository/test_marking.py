@@ -56,6 +56,13 @@ def test_marks_of_what_is_used_or_gone():
     assert (plan.unmark, plan.remove) == ((), (going,))
 
 
+def test_packs_of_an_attempt_that_goes_on():
+    """They stay, although no manifest refers to them yet; those of one that is given up go as others do."""
+    for since, marks in ((NOW - HOUR + 1, ()), (NOW - HOUR, (pack_key(PACK),))):
+        found = marked(begun={"b": ("e", since)}, shown={"a": OTHER, "b": ATTEMPT}, manifests={})
+        assert decided(found).mark == marks
+
+
 @pytest.mark.parametrize(("since", "given_up"), [(NOW - HOUR, True), (NOW - HOUR + 1, False), (NOW + 5, False)])
 def test_attempts_that_began_long_ago(since, given_up):
     """They are given up; a young one goes on, and its manifest is nobody's to remove."""

@@ -4,9 +4,11 @@ import attrs
 import pytest
 from repository_stage import PAGE, contents_of, images, noise, repository, sealed, unseen
 
+from iriscw.checkpoint.drivers.repository import storing
 from iriscw.checkpoint.drivers.repository.storing import CheckpointTaken
 from iriscw.checkpoint.manifest import open_manifest
 from iriscw.checkpoint.model import ChunkDamaged
+from iriscw.checkpoint.repository.contents import read_head
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
 from raised import that
 
@@ -151,6 +153,41 @@ async def test_damage_is_not_shared(tmp_path):
     for _ in range(3):
         await there.collect(grace_s=0)
     assert not [key for key in there.bucket.contents() if key.startswith("damaged/")]
+
+
+@pytest.mark.parametrize("kind", ["packs/", "manifests/"])
+async def test_what_is_damaged_is_stored_again(tmp_path, kind):
+    """By whoever has it still, once the damage was found."""
+    there = repository()
+    folder = images(tmp_path / "images", {BASE: noise(1, 2 * MIB)})
+    await stored(there, folder, "a")
+    (key,) = [key for key in there.bucket.contents() if key.startswith(kind)]
+    await there.bucket.put(key, there.bucket.contents()[key][:-100])
+    with pytest.raises(ArtifactRefused):
+        await there.verify("a", unseen)
+    await stored(there, folder, "a")
+    await there.verify("a", unseen)
+    assert await fetched(there, "a", tmp_path / "back") == contents_of(folder)
+
+
+async def test_an_attempt_that_takes_long_is_not_given_up(tmp_path, monkeypatch):
+    """It says that it goes on before each pack, if that is due."""
+    monkeypatch.setattr(storing, "RENEWAL_S", 0.0)
+    monkeypatch.setattr(storing, "PACK_BYTES", MIB * PAGE)
+    there = repository()
+    written = []
+    put = there.bucket.put
+
+    async def seen(key, data, **words):
+        if key.startswith("heads/"):
+            written.append(read_head(data, "a").begun_wall_ns)
+        return await put(key, data, **words)
+
+    monkeypatch.setattr(there.bucket, "put", seen)
+    await stored(there, images(tmp_path / "images", {BASE: noise(1, 4 * MIB)}), "a")
+    assert len(written) >= 6
+    assert written[:-1] == sorted(written[:-1])
+    assert written[-1] == 0
 
 
 async def test_nothing_is_written_where_nobody_stores():

@@ -210,6 +210,14 @@ class Tiers:
             return found if target in found else [*found, target]
         return found
 
+    async def asks_repository(self, message: FreezeTree | ThawTree | MoveCheckpoint) -> bool:
+        """Say whether an operation reads or writes what is in the repository."""
+        if not isinstance(message, MoveCheckpoint) or self.repository is None:
+            return False
+        plan = message.plan
+        there = self.repository_named(plan.target) or self.repository_named(plan.source)
+        return there is not None or not await self.holding(plan.artifact)
+
     async def find(self, artifact: str) -> ListedArtifact | None:
         """Return one artifact as a listing shows it; None if there is none.
 

@@ -58,7 +58,10 @@ def planned(marked: StoredObjects, tombs: Sequence[Tomb], *, now_wall_ns: int, g
     """Decide what one pass does. ``tombs`` were read before anything of ``marked`` was."""
     shown = {manifest_key(checkpoint, attempt): None for checkpoint, attempt in marked.shown.items()}
     dead = {key: None for key in marked.manifests if key not in shown}
-    dead.update((key, None) for key in marked.packs if named_pack(key) not in marked.referred)
+    old = {name: None for name, (_, since) in marked.begun.items() if now_wall_ns - since >= grace_ns}
+    going = {marked.shown[name]: None for name in marked.begun if name not in old}
+    unreferred = (key for key in marked.packs if named_pack(key) not in marked.referred)
+    dead.update((key, None) for key in unreferred if named_pack(key).partition("-")[0] not in going)
     before = {tomb.key: tomb for tomb in tombs}
     unmark: list[Tomb] = []
     remove: list[Tomb] = []
@@ -71,5 +74,5 @@ def planned(marked: StoredObjects, tombs: Sequence[Tomb], *, now_wall_ns: int, g
                 remove.append(tomb)
         elif tomb.removing or now_wall_ns - tomb.made_wall_ns >= grace_ns:
             remove.append(tomb)
-    old = [(name, etag) for name, (etag, since) in marked.begun.items() if now_wall_ns - since >= grace_ns]
-    return Plan(tuple(key for key in dead if key not in before), tuple(unmark), tuple(remove), tuple(old))
+    give_up = tuple((name, marked.begun[name][0]) for name in old)
+    return Plan(tuple(key for key in dead if key not in before), tuple(unmark), tuple(remove), give_up)

@@ -51,7 +51,7 @@ from iriscw.checkpoint.repository.keys import PACKS, manifest_key, named_pack, p
 from iriscw.checkpoint.repository.model import CheckpointHead, Chunk, ChunkCodec, ChunkPlace, Contents, StoredFile
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, Progress
 from iriscw.freeze.ports import Report
-from iriscw.objects.ports import IfAbsent, IfMatch, ObjectChanged, ObjectExists
+from iriscw.objects.ports import Condition, IfAbsent, IfMatch, ObjectChanged, ObjectExists
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,9 @@ RELATIVES: Final = 8
 
 MAX_KNOWN: Final = 4_000_000
 """Chunks whose places are held in memory: 1 TiB."""
+
+RENEWAL_S: Final = 600.0
+"""How often an attempt says that it goes on: well within the grace of a collection."""
 
 ATTEMPTS: Final = 5
 """How often a manifest is written anew because a collection removed what it refers to."""
@@ -100,6 +103,9 @@ class Storing:
     _packs: int = attrs.field(default=0, init=False)
     _added: int = attrs.field(default=0, init=False)
     _done: int = attrs.field(default=0, init=False)
+    _etag: str = attrs.field(default="", init=False)
+    """Of the head that says that this attempt has begun."""
+    _renewed_at: float = attrs.field(default=0.0, init=False)
 
     async def run(self) -> StoredCheckpoint:
         """Store it; see :meth:`iriscw.checkpoint.ports.Repository.store`."""
@@ -107,9 +113,9 @@ class Storing:
         await self.objects.begin()
         await self._learn(source)
         for _ in range(ATTEMPTS):
-            begun = await self._begun()
-            if isinstance(begun, Contents):
-                return self._same(begun, source)
+            there = await self._begin()
+            if there is not None:
+                return self._same(there, source)
             files = await self._files(source)
             contents = Contents(self.artifact, self.attempt, __version__, time.time_ns(), self._added, files)
             text = await anyio.to_thread.run_sync(written_contents, contents)
@@ -117,23 +123,48 @@ class Storing:
                 raise ArtifactRefused(f"checkpoint {self.artifact} has a manifest of {len(text)} bytes")
             await self._put(manifest_key(self.artifact, self.attempt), text)
             lost = await self._lost(contents.packs)
-            if not lost and await self._shown(contents, text, source, begun):
+            if not lost and await self._shown(contents, text, source):
                 return _stored(contents, source)
             log.info("checkpoint %s is stored again: a collection removed what it shared", self.artifact)
             self._places = {digest: place for digest, place in self._places.items() if place.pack not in lost}
             self.attempt, self._packs = new_token(), 0
         raise StoringDisturbed(f"checkpoint {self.artifact} was not stored: others disturbed it {ATTEMPTS} times")
 
-    async def _begun(self) -> Contents | str:
-        """Say that this attempt begins, and return the etag of the head; or what the checkpoint is already."""
+    async def _begin(self) -> Contents | None:
+        """Say that this attempt begins; or return what the checkpoint is already, if that is whole as far as is known.
+
+        An attempt that has not ended is taken over: whoever made it has died, or begins anew. So is a checkpoint that
+        cannot be read, or in whose packs damage was found: then it is stored again.
+        """
         found = await self.objects.head(self.artifact)
         if found is not None and not found[0].begun_wall_ns:
-            return await self.objects.contents(found[0])
-        head = CheckpointHead(self.artifact, self.attempt, begun_wall_ns=time.time_ns())
-        try:  # an attempt that has not ended is taken over: whoever made it has died, or begins anew
-            return await self.objects.write_head(head, IfAbsent() if found is None else IfMatch(found[1]))
+            try:
+                there = await self.objects.contents(found[0])
+            except ArtifactRefused as error:
+                log.warning("checkpoint %s is stored again: %s", self.artifact, error)
+            else:
+                damaged = await self.objects.damaged()
+                if not any(pack in damaged for pack in there.packs):
+                    return there
+                log.warning("checkpoint %s is stored again: damage was found in what it refers to", self.artifact)
+        try:
+            await self._write_begun(IfAbsent() if found is None else IfMatch(found[1]))
         except (ObjectExists, ObjectChanged) as error:
             raise StoringDisturbed(f"somebody else stores the checkpoint {self.artifact} now") from error
+        return None
+
+    async def _write_begun(self, condition: Condition) -> None:
+        head = CheckpointHead(self.artifact, self.attempt, begun_wall_ns=time.time_ns())
+        self._etag = await self.objects.write_head(head, condition)
+        self._renewed_at = anyio.current_time()
+
+    async def _renew(self) -> None:
+        """Say from time to time that this attempt goes on: a collection gives up one that began long ago."""
+        if anyio.current_time() - self._renewed_at >= RENEWAL_S:
+            try:
+                await self._write_begun(IfMatch(self._etag))
+            except ObjectChanged:  # it was given up or taken over, which the end finds out
+                self._renewed_at = anyio.current_time()
 
     def _same(self, contents: Contents, source: Manifest) -> StoredCheckpoint:
         """Return what another call has stored, if that is the same.
@@ -218,6 +249,7 @@ class Storing:
                 slots.release()
 
         async def flush() -> None:
+            await self._renew()
             data, self._buffer, self._buffered = b"".join(self._buffer), [], 0
             await slots.acquire()
             uploads.start_soon(upload, f"{self.attempt}-{self._packs}", data)
@@ -286,7 +318,7 @@ class Storing:
         lost.update((pack, None) for pack in wanted if pack not in there)
         return lost
 
-    async def _shown(self, contents: Contents, text: bytes, source: Manifest, begun: str) -> bool:
+    async def _shown(self, contents: Contents, text: bytes, source: Manifest) -> bool:
         """Make the checkpoint visible; False: a collection has given this attempt up, or another call took it over."""
         lines = summary_of(self.manifest).decode("ascii")
         head = CheckpointHead(
@@ -300,7 +332,7 @@ class Storing:
             source=lines if len(lines) <= MAX_SOURCE_CHARS else "",
         )
         try:
-            await self.objects.write_head(head, IfMatch(begun))
+            await self.objects.write_head(head, IfMatch(self._etag))
         except ObjectChanged:
             return False
         try:
