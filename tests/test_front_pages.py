@@ -9,7 +9,6 @@ import click
 import pytest
 
 import iriscw
-from iriscw.checkpoint.drivers.built_in import BUILT_IN
 from iriscw.cli.app import app
 from iriscw.fleet.model import TASK_RUNTIMES
 
@@ -27,7 +26,8 @@ def options():
 
 
 IS_THERE = {
-    "checkpoints in S3 and on other machines": len(BUILT_IN) > 2,
+    "suspended jobs that go on on another machine": "epository" in (SOURCE / "nodes" / "orders.py").read_text(),
+    "policies that move checkpoints": (SOURCE / "checkpoint" / "policy.py").exists(),
     "servers that scale to zero by themselves": (SOURCE / "workload").exists(),
     "hosted actors": (SOURCE / "hosted").exists(),
     "dependencies for each job": bool(options() & {"dependencies", "packages", "requirements", "extras"}),
@@ -35,6 +35,7 @@ IS_THERE = {
     "a dashboard": bool({"dashboard", "top"} & {*app.list_commands(click.Context(app))}),
     "tasks in containers of their own": "pod" in TASK_RUNTIMES,
     "checkpoints of jobs": hasattr(iriscw.Client, "checkpoint"),
+    "checkpoints in S3 and on other machines": (SOURCE / "checkpoint" / "repository").exists(),
 }
 """Whether it is there, of what the README says, or said, is not: the packages have the names of the design."""
 
@@ -56,6 +57,7 @@ def test_what_is_there_is_found():
     assert [what for what, there in IS_THERE.items() if there] == [
         "tasks in containers of their own",
         "checkpoints of jobs",
+        "checkpoints in S3 and on other machines",
     ]
 
 
