@@ -20,6 +20,7 @@ from iriscw.client.model import (
     AmountStatus,
     AttemptStatus,
     Ending,
+    GpuStatus,
     JobState,
     JobStatus,
     NodeStatus,
@@ -43,6 +44,7 @@ SENTENCE = (
     " /proc/driver/nvidia; install driver 570 or newer, and `cuda-checkpoint` from"
     " https://github.com/NVIDIA/cuda-checkpoint beside it"
 )
+GPU = "GPU-7b830e8d-3118-7a62-67a4-182a14f08219"
 NODE = "ip-10-120-233-147.ec2.internal"
 GROUP = "h100-training-spot"
 WORKER = f"iris-{GROUP}-4f9c2e81-0"
@@ -130,6 +132,9 @@ class Client:
     async def checkpoints(self, **_):
         return CHECKPOINTS
 
+    async def gpus(self):
+        return [GpuStatus(GPU, "NVIDIA H100 80GB HBM3", 7, 100, 79 << 30, 80 << 30, 88, 699.5, SENTENCE)]
+
 
 @pytest.fixture
 def cluster(monkeypatch):
@@ -164,6 +169,7 @@ NAMES = {
     ("inspect", "tree"): (f"/fleet/{GROUP}", "QUARANTINED"),
     ("nodes",): (NODE, "CONNECTED"),
     ("checkpoints",): (CHECKPOINTS[0].id, NODE),
+    ("inspect", "gpus"): (GPU,),
 }
 """What other commands take, and states."""
 
@@ -178,6 +184,7 @@ LISTINGS = {
     ("doctor",): (),
     ("tiers",): (),
     ("verify",): ("ck-1",),
+    ("inspect", "gpus"): (),
 }
 """Commands with a table of what there is, and what to say beside their names."""
 
@@ -261,6 +268,7 @@ def findings(monkeypatch):
 ASKED = {
     "job": ("job", "x"),
     "inspect tree": ("inspect", "tree", f"/fleet/{GROUP}"),
+    "inspect gpus": ("inspect", "gpus"),
     "checkpoints": ("checkpoints", "--state-dir", "{tmp}"),
     "verify": ("verify", "ck-1", "--state-dir", "{tmp}"),
     "doctor --kube": ("doctor", "--kube", "{tmp}/cluster.yaml"),

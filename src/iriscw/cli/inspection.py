@@ -94,8 +94,8 @@ def gpus(*, address: str | None, token_file: Path | None, form: str) -> None:
             found,
             form,
             {
-                "INDEX": lambda each: each.index,
                 "GPU": lambda each: each.uuid,
+                "INDEX": lambda each: each.index,
                 "NAME": lambda each: each.name,
                 "BUSY": lambda each: figure(each.utilization_percent, "%"),
                 "MEMORY": lambda each: f"{_gib(each.memory_used_bytes)}/{_gib(each.memory_total_bytes)} GiB",

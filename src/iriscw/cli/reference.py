@@ -18,7 +18,7 @@ from iriscw.cli import doctor
 from iriscw.cli.app import app
 from iriscw.cli.jobs import UNLISTED
 from iriscw.cli.outcome import MEANINGS
-from iriscw.client.model import ActorStatus, JobStatus, NodeStatus, PoolStatus, SliceStatus
+from iriscw.client.model import ActorStatus, GpuStatus, JobStatus, NodeStatus, PoolStatus, SliceStatus
 from iriscw.client.nodes import Checkpoint
 from iriscw.doctor import findings
 
@@ -64,6 +64,7 @@ LISTINGS: dict[str, type] = {
     "pools": PoolStatus,
     "nodes": NodeStatus,
     "inspect tree": ActorStatus,
+    "inspect gpus": GpuStatus,
     "checkpoints": ListedArtifact,
     "checkpoints --cluster": Checkpoint,
     "tiers": ShownTier,
