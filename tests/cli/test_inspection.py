@@ -71,7 +71,7 @@ async def test_gpus_are_listed(tmp_path, iriscw):
         code, out, _ = await anyio.to_thread.run_sync(iriscw, *at)
         lines = [line.split() for line in out.splitlines()[1:]]
         assert code == 0
-        assert lines[0] == ["0", "GPU-a", "NVIDIA", "H100", "97%", "40.0/80.0", "GiB", "61", "C", "688", "W", "-"]
+        assert lines[0] == ["GPU-a", "0", "NVIDIA", "H100", "97%", "40.0/80.0", "GiB", "61", "C", "688", "W", "-"]
         assert lines[1][4:8] == ["-", "-/80.0", "GiB", "-"]
         assert out.rstrip().endswith("it did not answer")
         shown.gpus.clear()
