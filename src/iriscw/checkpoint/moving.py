@@ -89,7 +89,7 @@ PHASES: Mapping[Phase, MoveRow] = {
 """The life of a move. NEW and OVER owe nothing. A target that has lost its copy undoes a move in DROPPING, too."""
 
 CANCELLABLE = (Phase.OPENING, Phase.COPYING)
-"""Later than that it takes no time, and comes to its end."""
+"""Later than that it comes to its end. That takes no time, unless a repository is read back before the source goes."""
 
 
 @attrs.define(eq=False)
