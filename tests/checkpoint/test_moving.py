@@ -15,6 +15,7 @@ from moves import FILES, MemoryRepository, Moving, Places
 
 from iriscw.checkpoint import moving
 from iriscw.checkpoint.effects import CopyOver, DropSource, PublishCopy, UndoCopy
+from iriscw.checkpoint.messages import MoveCheckpoint
 from iriscw.checkpoint.model import ChunkDamaged, MovePhase, MovePlan
 from iriscw.checkpoint.moving import MoveTurn
 from iriscw.freeze.messages import CancelOperation
@@ -554,3 +555,22 @@ def _failing(state, effect):
 def test_a_repository_of_the_test_is_one():
     """Another checkpoint by the same name is refused, as the port says."""
     assert MemoryRepository().name == "repository"
+
+
+@pytest.mark.parametrize(
+    ("artifact", "target", "source", "asks"),
+    [
+        ("ck-1", "disk", "", False),
+        ("ck-1", "repository", "", True),
+        ("ck-1", "disk", "repository", True),
+        ("ck-2", "disk", "", True),
+    ],
+)
+def test_which_moves_ask_the_repository(tmp_path, artifact, target, source, asks):
+    """Whoever takes one up needs the same repository, and for a move between two tiers none at all."""
+    places = Places(tmp_path)
+    places.put("ram")
+    message = MoveCheckpoint(MovePlan("mv-1", artifact, target, source=source))
+    assert anyio.run(places.tiers().asks_repository, message) is asks
+    places.repository = None
+    assert anyio.run(places.tiers().asks_repository, message) is False
