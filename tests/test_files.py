@@ -220,6 +220,46 @@ def test_what_stays_keeps_nothing_else(tmp_path: Path, monkeypatch: pytest.Monke
     assert not tree.exists()
 
 
+def test_what_is_written_meanwhile_goes_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that still runs makes a folder again while it is removed."""
+    tree = tmp_path / "tree"
+    for name in ("a", "b"):
+        (tree / name).mkdir(parents=True)
+    (tree / "owner").write_text("x")
+    rmdir = os.rmdir
+
+    def written_to(name, **where):
+        rmdir(name, **where)
+        if name == "b":
+            monkeypatch.undo()
+            (tree / "a").mkdir()
+
+    monkeypatch.setattr(os, "rmdir", written_to)
+    remove_tree(tree, last="owner")
+    assert not tree.exists()
+
+
+def test_a_folder_that_stays_says_still_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something is written into it in the last moment: whoever removes what was abandoned finds it again."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "owner").write_text("x")
+    unlink = os.unlink
+
+    def written_to(name, **where):
+        unlink(name, **where)
+        (tree / "late").write_text("x")
+
+    monkeypatch.setattr(os, "unlink", written_to)
+    with pytest.raises(OSError, check=that(errno=errno.ENOTEMPTY)):
+        remove_tree(tree, last="owner")
+    assert sorted(path.name for path in tree.iterdir()) == ["late", "owner"]
+    assert (tree / "owner").read_text() == "x"
+    monkeypatch.undo()
+    remove_tree(tree, last="owner")
+    assert not tree.exists()
+
+
 def test_another_file_system_below_is_left_alone(tmp_path: Path) -> None:
     """A program mounted it: what is on it belongs to somebody else."""
     tree = tmp_path / "tree"

@@ -31,6 +31,9 @@ PRIVATE_FOLDER_MODE = 0o700
 TEMPORARY_PREFIX = ".iriscw-"
 """How the names of unfinished files begin; whoever lists a folder skips them."""
 
+MAX_ROUNDS = 8
+"""How often the removal of a folder begins again because something new is in it."""
+
 _ENTERED = stat.S_IRUSR | stat.S_IXUSR
 _numbers = itertools.count()
 
@@ -169,13 +172,14 @@ def remove_tree(folder: Path, *, first: Sequence[str] = (), last: str = "") -> N
     """Remove a folder with all below it, whatever its programs left: read-only folders, links, a tree of any depth.
 
     What cannot be removed does not keep the rest: all else is gone when the error is raised. Links are removed, not
-    followed, and other file systems that are mounted below stay as they are. A folder that is not there is fine.
+    followed, and other file systems that are mounted below stay as they are. A folder that is not there is fine. What a
+    program that still runs writes meanwhile is removed as well, up to :data:`MAX_ROUNDS` times.
 
     Args:
         folder: what to remove.
         first: names in it that go before all others: secrets.
-        last: the name in it that goes after all others, and only with them: until then it says what this folder is.
-            The removal is on the disk then.
+        last: the name in it of a small file that goes after all others, and only with them: until then it says what
+            this folder is. The removal is on the disk then.
 
     Raises:
         OSError: as the file system says it, of the first thing that cannot be removed.
@@ -191,21 +195,39 @@ def remove_tree(folder: Path, *, first: Sequence[str] = (), last: str = "") -> N
     try:
         with removal.goes_on():
             _let_in(top)
-        with os.scandir(top) as entries:
-            names = [entry.name for entry in entries]
-        for name in sorted(names, key=lambda name: (name not in first, name)):
-            if name != last:
+        for _ in range(MAX_ROUNDS):
+            with os.scandir(top) as entries:
+                names = [entry.name for entry in entries if entry.name != last]
+            if not names:
+                break
+            for name in sorted(names, key=lambda name: (name not in first, name)):
                 removal.remove(top, name)
-        if removal.failure is not None:
-            raise removal.failure
-        if last:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(last, dir_fd=top)
+            if removal.failure is not None:
+                raise removal.failure
+        _remove_emptied(folder, top, last)
     finally:
         os.close(top)
-    folder.rmdir()
     if last:
         sync_folder(folder.parent)
+
+
+def _remove_emptied(folder: Path, top: int, last: str) -> None:
+    """Remove the open folder ``top``, in which only ``last`` is left; that is put back if the folder is not empty.
+
+    Somebody may write into it until it is gone. A folder that does not say any more what it is would stay for ever.
+    """
+    said: bytes | None = None
+    if last:
+        with contextlib.suppress(FileNotFoundError):
+            with os.fdopen(os.open(last, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=top), "rb") as file:
+                said = file.read()
+            os.unlink(last, dir_fd=top)
+    try:
+        folder.rmdir()
+    except OSError:
+        if said is not None:
+            write_atomic(folder / last, said)
+        raise
 
 
 @attrs.define
