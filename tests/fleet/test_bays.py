@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.cloud.model import Capacity
+from iriscw.fleet.bays import MAX_STACKS, Bay
 from iriscw.fleet.messages import DemandEntry
 from iriscw.fleet.model import Availability, GroupConfig
-from iriscw.fleet.routing import MAX_STACKS, Bay, GroupOffer, route
+from iriscw.fleet.routing import GroupOffer, route
 
 WORKER = Capacity(8000, 64, 100, 8, "H100")
 

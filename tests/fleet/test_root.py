@@ -446,7 +446,12 @@ def test_a_group_is_told_which_idle_slices_do_not_do_for_a_gang(fleet, ctx, big)
     assert looks(send(it, ctx, SliceRowChanged("iris-gpu-a", idle, (old,)))) == []
     send(it, ctx, attrs.evolve(report(it, "gpu", room=3), idle=1))
     send(it, ctx, DemandChanged((gang,)))
-    assert told(send(it, ctx, Evaluate()), "gpu") == [SlicesWanted(2, 2, ("iris-gpu-a",))]
+    doubtful = send(it, ctx, Evaluate())
+    assert told(doubtful, "gpu") == [SlicesWanted(0)]
+    (trial,) = (each for each in doubtful if isinstance(each, SetTimer))
+    assert trial.message == Evaluate()
+    ctx.now += trial.delay
+    assert told(send(it, ctx, Evaluate()), "gpu") == [SlicesWanted(1)], "one to see whether new ones are better"
     assert looks(send(it, ctx, SliceRowChanged("iris-gpu-a", idle, (old,)))) == []
     assert looks(send(it, ctx, SliceRowChanged("iris-gpu-a", idle, (new,)))) == [Evaluate()]
     assert told(send(it, ctx, Evaluate()), "gpu") == [SlicesWanted(2, 2)]

@@ -153,6 +153,17 @@ def test_slices_that_no_new_one_betters_are_replaced_ever_less_often(bought, old
     assert 3 <= len(bought) - 2 <= 8
 
 
+@pytest.mark.parametrize("by", [None, "zone"])
+def test_slices_that_could_not_run_what_waits_are_tried_ever_less_often(bought, old_image, by):
+    """Where there is room: one at a time, each after twice the pause, and the one before is let go."""
+    old_image(99)
+    job = gang(0, 3, by, at=10, constraints=(Constraint("python", Op.EQ, ("3.12",)),))
+    planned = attrs.evolve(job, terminate_after=3600 * SECOND)
+    assert_holds(attrs.evolve(calm([group(max_slices=4)], planned), safety=3700 * SECOND))
+    first = 3  # nothing is known of the group: each member gets its slice
+    assert 3 <= len(bought) - first <= 8
+
+
 def test_a_gang_waits_for_machines_that_others_have_without_buying(bought):
     """One of four slices is busy for long: the fleet could have no four others, so it asks for none until it can."""
     jobs = [gang(0, 1, None), gang(1, 4, "group", at=30)]

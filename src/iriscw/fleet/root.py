@@ -14,7 +14,7 @@ Rows of all slices are kept here, so that a question of a user touches neither g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -58,6 +58,7 @@ from iriscw.fleet.model import (
     slice_name,
     slice_of,
 )
+from iriscw.fleet.newest import NewestSlices, Prospect
 from iriscw.fleet.orphans import Orphans, Thing
 from iriscw.fleet.pacing import REMOVALS_BURST, REMOVALS_PER_MINUTE, TokenBucket, backoff
 from iriscw.fleet.routing import GroupOffer, Routing, route, spreads
@@ -128,6 +129,7 @@ class Fleet:
     rows: dict[str, SliceRow] = attrs.field(factory=dict)
     workers: dict[str, tuple[Attributes, ...]] = attrs.field(factory=dict)
     """What the workers of each slice in ``rows`` that is ready are like."""
+    newest: NewestSlices = attrs.field(factory=NewestSlices)
     watches: dict[str, Watching] = attrs.field(factory=lambda: {POOLS: Watching(), PODS: Watching()})
     demand: tuple[DemandEntry, ...] = ()
     wanted: dict[str, SlicesWanted] = attrs.field(factory=dict)
@@ -322,8 +324,10 @@ def _reroute(fleet: Fleet) -> list[Command]:
 def route_demand(fleet: Fleet, message: Evaluate, ctx: Context) -> Outcome:
     """Route all demand, and tell only what has changed."""
     fleet.routing = False
-    routing = route(fleet.demand[:MAX_DEMAND_ENTRIES], offers(fleet))
-    commands: list[Command] = []
+    demand = fleet.demand[:MAX_DEMAND_ENTRIES]
+    routing = route(demand, offers(fleet), fleet.newest.doubts(demand, _prospects(fleet), ctx.now, ctx.wall))
+    due = fleet.newest.next_trial(ctx.now)
+    commands: list[Command] = [] if due is None else [SetTimer("trial", due, Evaluate())]
     for group, count in routing.wanted.items():
         renew, useless = routing.renew[group], routing.useless[group]
         wanted = SlicesWanted(count, routing.spread[group], routing.unfit[group], renew, useless)
@@ -335,6 +339,13 @@ def route_demand(fleet: Fleet, message: Evaluate, ctx: Context) -> Outcome:
         fleet.routed = reasons
         commands.append(Tell(fleet.config.scheduler, DemandRouted(reasons, routing.never), conflate="routed"))
     return tuple(commands)
+
+
+def _prospects(fleet: Fleet) -> Iterator[Prospect]:
+    for group in fleet.config.groups:
+        report = fleet.reports.get(group.name)
+        if report is not None:
+            yield Prospect(group, report.row.boot_estimate, report.renewing)
 
 
 def _reasons(fleet: Fleet, routing: Routing) -> tuple[tuple[str, str], ...]:
@@ -387,6 +398,7 @@ def offers(fleet: Fleet) -> list[GroupOffer]:
                 later=0 if state is Availability.INVALID else max(0, group.max_slices - report.row.slices),
                 known=idle.get(group.name, ()),
                 going=report.going,
+                fresh=report.fresh,
             )
         )
     return result
@@ -484,7 +496,9 @@ def row_changed(fleet: Fleet, message: SliceRowChanged, ctx: Context) -> Outcome
     # because they are of no use.
     changed = _idle_workers(fleet, message.slice_id) != before
     by_name = _spreading(fleet) or any(each.renew for each in fleet.wanted.values())
-    return tuple(_reroute(fleet)) if changed and by_name else None
+    news = message.row is not None and fleet.newest.note(message.row, message.workers, ctx.now)
+    chosen = news and any(is_choosy(entry) for entry in fleet.demand)
+    return tuple(_reroute(fleet)) if chosen or (changed and by_name) else None
 
 
 def describe(fleet: Fleet, message: DescribeFleet, ctx: Context) -> Outcome:

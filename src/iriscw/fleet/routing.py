@@ -9,9 +9,8 @@ come first, then those with a lower ``priority``. It is packed in rounds:
 2. into slices that could still be asked for;
 3. into slices that wait for machines: only what nobody else takes.
 
-A *bay* is the paper model of one group: slices that are untouched, and workers with room left. Workers with
-the same room are kept as one stack, so that packing costs by shapes, not by tasks. A gang takes its workers
-in one untouched slice; it fits where its members fit into ``num_vms`` workers (INV-J4).
+A group's slices of one round are a *bay* (:mod:`iriscw.fleet.bays`). A gang takes its workers in one untouched slice;
+it fits where its members fit into ``num_vms`` workers (INV-J4).
 
 A gang whose members share another attribute *spreads* over slices of all groups with one value of it. Slices of one
 gang become ready one after the other, and stand idle until the last one is: for such a gang, and for nothing else,
@@ -24,6 +23,10 @@ Idle slices of one *kind* are alike in all that gangs ask for.
 
 What is left after all rounds may find its room in the place of idle slices that nothing that waits could use
 (:mod:`iriscw.fleet.useless`): a group that has ``max_slices`` lets such a one go, and asks for another.
+
+Where new slices of a group are in doubt for a demand (:mod:`iriscw.fleet.newest`) the demand takes one of those that
+nobody else takes, as a trial, and none that would have to be asked for before that is due. Demand that finds doubt
+everywhere comes after all other demand.
 
 For every demand the result has a sentence that says what is done about it, or what is missing (INV-J7).
 """
@@ -38,21 +41,23 @@ from typing import TypeAlias
 
 import attrs
 
-from iriscw.cloud.model import Attributes, Capacity, Constraint, Op
+from iriscw.cloud.model import Attributes, Constraint, Op
+from iriscw.fleet.bays import Bay
 from iriscw.fleet.messages import DemandEntry
 from iriscw.fleet.model import DECIDED_BY_WORKERS, SLICE_ID, WORKER_ID, Availability, GroupConfig
+from iriscw.fleet.newest import Doubt, Doubts
 from iriscw.fleet.pacing import time_of_day
 from iriscw.fleet.useless import IdleSlice, useless
 from iriscw.runtime.vocabulary import SECOND
-
-MAX_STACKS = 64
-"""Stacks of partly used workers in a bay; with more, those with the least room are taken for full."""
 
 MAX_GROUPS_NAMED = 3
 """Groups that a sentence for users names."""
 
 MAX_GROUPS_REMEMBERED = 1_024
 """Groups whose attributes are put together once, and not for each entry of each decision."""
+
+NO_DOUBTS: Doubts = {}
+NO_DOUBT: Mapping[str, Doubt] = {}
 
 LONG_BOOT = 120 * SECOND
 """A boot from this on is told in minutes."""
@@ -93,6 +98,8 @@ class GroupOffer:
     there are too few, or workers are not known, a slice is thought to do for every gang."""
     going: int = 0
     """Slices on their way out, whose places will be free."""
+    fresh: int = 0
+    """Of the absorbing ones, those that are ready: they have shown what they are like."""
 
 
 @attrs.frozen
@@ -113,122 +120,6 @@ class Routing:
     reasons: tuple[tuple[str, str], ...]
     never: tuple[str, ...] = ()
     """Demands that no group can ever run, whatever its workers turn out to be like."""
-
-
-@attrs.define
-class Bay:
-    """The paper model of one group's slices in one round."""
-
-    config: GroupConfig
-    untouched: int
-    used: int = 0
-    spread: int = 0
-    """Of the used ones, those that a gang that spreads touched first."""
-    stacks: list[tuple[Capacity, int]] = attrs.field(factory=list)
-    """(room on each, how many such workers)."""
-    slices: tuple[str, ...] = ()
-    """All of them by name, where those are known."""
-
-    def place(self, demand: Capacity, count: int, gang: int) -> int:
-        """Pack up to ``count`` tasks; give how many found a place."""
-        if gang > 1:
-            return self._place_gangs(demand, count // gang, gang) * gang
-        placed = self._place_in_stacks(demand, count)
-        return placed + self._place_in_untouched(demand, count - placed)
-
-    def has_room(self, demand: Capacity, count: int) -> int:
-        """Say how many of up to ``count`` tasks of a gang that spreads would find a place."""
-        room = self.untouched * self.config.num_vms * self.config.per_worker.times(demand) if self.untouched else 0
-        for stack, workers in self.stacks:
-            if room >= count:
-                return count
-            room += stack.times(demand) * workers
-        return min(room, count)
-
-    def spread_over(self, demand: Capacity, count: int) -> None:
-        """Pack ``count`` tasks of a gang that spreads, for which there is room."""
-        used = self.used
-        placed = self.place(demand, count, 1)
-        assert placed == count
-        self.spread += self.used - used
-
-    def _place_in_stacks(self, demand: Capacity, count: int) -> int:
-        placed = 0
-        stacks: list[tuple[Capacity, int]] = []
-        for room, workers in self.stacks:
-            each = room.times(demand) if placed < count else 0
-            if each == 0:
-                stacks.append((room, workers))
-                continue
-            taken = min(count - placed, each * workers)
-            stacks += _split(room, workers, demand, each, taken)
-            placed += taken
-        self._keep(stacks)
-        return placed
-
-    def _place_in_untouched(self, demand: Capacity, count: int) -> int:
-        each = self.config.per_worker.times(demand)
-        per_slice = each * self.config.num_vms
-        slices = min(self.untouched, -(-count // per_slice)) if per_slice else 0
-        if slices == 0:
-            return 0
-        taken = min(count, slices * per_slice)
-        self._touch(slices)
-        workers = slices * self.config.num_vms
-        self._keep(self.stacks + _split(self.config.per_worker, workers, demand, each, taken))
-        return taken
-
-    def _place_gangs(self, demand: Capacity, gangs: int, gang: int) -> int:
-        each = self.config.per_worker.times(demand)
-        workers = -(-gang // each) if each else self.config.num_vms + 1
-        per_slice = self.config.num_vms // workers
-        slices = min(self.untouched, -(-gangs // per_slice)) if per_slice else 0
-        if slices == 0:
-            return 0
-        placed = min(gangs, slices * per_slice)
-        self._touch(slices)
-        stacks = list(self.stacks)
-        busy = placed * workers
-        stacks += _split(self.config.per_worker, busy, demand, each, placed * gang)
-        stacks.append((self.config.per_worker, slices * self.config.num_vms - busy))
-        self._keep(stacks)
-        return placed
-
-    def _touch(self, slices: int) -> None:
-        self.untouched -= slices
-        self.used += slices
-        assert self.untouched >= 0
-
-    def _keep(self, stacks: list[tuple[Capacity, int]]) -> None:
-        self.stacks = [(room, workers) for room, workers in stacks if workers > 0 and not _full(room)]
-        if len(self.stacks) > MAX_STACKS:
-            self.stacks.sort(key=lambda stack: (stack[0].gpu_count, stack[0].cpu_milli), reverse=True)
-            del self.stacks[MAX_STACKS:]
-
-
-def _full(room: Capacity) -> bool:
-    return room.cpu_milli == 0 or room.memory_bytes == 0
-
-
-def _split(room: Capacity, workers: int, demand: Capacity, each: int, taken: int) -> list[tuple[Capacity, int]]:
-    """Put ``taken`` tasks on a stack, ``each`` on a worker: give the stacks that result."""
-    filled, rest = divmod(taken, each)
-    result = [(_after(room, demand, each), filled)]
-    if rest:
-        result.append((_after(room, demand, rest), 1))
-    result.append((room, workers - filled - (1 if rest else 0)))
-    assert sum(number for _, number in result) == workers
-    return result
-
-
-def _after(room: Capacity, demand: Capacity, times: int) -> Capacity:
-    return Capacity(
-        room.cpu_milli - times * demand.cpu_milli,
-        room.memory_bytes - times * demand.memory_bytes,
-        room.disk_bytes - times * demand.disk_bytes,
-        room.gpu_count - times * demand.gpu_count,
-        room.gpu_class,
-    )
 
 
 # Which groups could run it at all
@@ -315,13 +206,14 @@ def _order(entry: DemandEntry) -> tuple[int, int, int, int, int, str]:
     return (entry.band, -entry.gang_size, *size, entry.demand_id)
 
 
-def route(entries: Sequence[DemandEntry], offers: Sequence[GroupOffer]) -> Routing:
+def route(entries: Sequence[DemandEntry], offers: Sequence[GroupOffer], doubts: Doubts = NO_DOUBTS) -> Routing:
     """Route all demand: pure, and the same for the same arguments."""
     bays = _lay_out(entries, offers)
     by_name = {offer.config.name: offer for offer in offers}
     reasons: list[tuple[str, str]] = []
     never: list[str] = []
     fit: Fit = {}
+    in_doubt: list[_InDoubt] = []
     for entry in sorted((entry for entry in entries if entry.count > 0), key=_order):
         misfits = {offer.config.name: misfit(offer.config, entry) for offer in offers}
         if spreads(entry):
@@ -336,11 +228,20 @@ def route(entries: Sequence[DemandEntry], offers: Sequence[GroupOffer]) -> Routi
             if final:
                 never.append(entry.demand_id)
             continue
-        if spreads(entry):
-            shares, left = _spread(entry, fitting, bays, by_name, fit)
+        doubted = {
+            each.name: doubts[each.name, entry.demand_id] for each in fitting if (each.name, entry.demand_id) in doubts
+        }
+        trusted = [each for each in fitting if each.name not in doubted] if doubted else fitting
+        shares, left = _place(entry, entry.count, trusted, bays, by_name, fit)
+        if doubted and left:
+            in_doubt.append(_InDoubt(entry, fitting, doubted, shares, left))
         else:
-            shares, left = _pack(entry, fitting, bays)
-        reasons.append((entry.demand_id, _sentence(shares, left, fitting, by_name)))
+            reasons.append((entry.demand_id, _sentence(shares, left, fitting, by_name)))
+    tried: dict[str, None] = {}
+    for each in in_doubt:
+        _place_in_doubt(each, bays, by_name, fit, tried)
+        sentence = _sentence(each.shares, each.left, each.fitting, by_name, each.doubts)
+        reasons.append((each.entry.demand_id, sentence))
     wanted = {offer.config.name: 0 for offer in offers}
     spread = dict(wanted)
     renew = dict(wanted)
@@ -414,9 +315,83 @@ def _kind(idle: IdleSlice, asked: Mapping[str, None]) -> Kind:
     return tuple(dict.fromkeys(workers))
 
 
-def _pack(entry: DemandEntry, fitting: Sequence[GroupConfig], bays: Bays) -> tuple[Shares, int]:
-    """Pack one entry: give how many tasks went where, and how many found no place."""
-    left = entry.count
+def _place(
+    entry: DemandEntry,
+    count: int,
+    fitting: Sequence[GroupConfig],
+    bays: Bays,
+    offers: Mapping[str, GroupOffer],
+    fit: Fit,
+) -> tuple[Shares, int]:
+    """Find places for ``count`` tasks of one entry: give how many went where, and how many found none."""
+    if spreads(entry):
+        return _spread(entry, count, fitting, bays, offers, fit)
+    return _pack(entry, count, fitting, bays)
+
+
+@attrs.define
+class _InDoubt:
+    """An entry for which new slices of some groups are in doubt, with what found no place in others."""
+
+    entry: DemandEntry
+    fitting: list[GroupConfig]
+    doubts: Mapping[str, Doubt]
+    shares: Shares
+    left: int
+
+
+def _place_in_doubt(
+    waiting: _InDoubt, bays: Bays, offers: Mapping[str, GroupOffer], fit: Fit, tried: dict[str, None]
+) -> None:
+    """Take one slice as a trial; where none can be had, only what is known."""
+    taken = _try_one(waiting, bays, offers, tried)
+    if not taken:
+        known = {
+            place: bay
+            for place, bay in bays.items()
+            if place[0] not in waiting.doubts or _is_known(place[1], offers[place[0]])
+        }
+        taken, _ = _place(waiting.entry, waiting.left, waiting.fitting, known, offers, fit)
+    for share, count in taken.items():
+        waiting.shares[share] = waiting.shares.get(share, 0) + count
+        waiting.left -= count
+
+
+def _try_one(waiting: _InDoubt, bays: Bays, offers: Mapping[str, GroupOffer], tried: dict[str, None]) -> Shares:
+    """Take one slice though the newest of its group could not run the entry: give how many tasks went there.
+
+    What is on its way shows as much as what would be asked for; of each group one is tried at a time.
+    """
+    entry = waiting.entry
+    gang = 1 if spreads(entry) else entry.gang_size
+    untried = [each for each in waiting.fitting if each.name in waiting.doubts and each.name not in tried]
+    for config in sorted(untried, key=lambda config: not _comes(offers[config.name])):
+        name = config.name
+        rounds = _comes(offers[name]) or ((Round.ROOM,) if waiting.doubts[name].due else ())
+        one = max(gang, config.num_vms * config.per_worker.times(entry.demand))
+        for round_ in rounds:
+            bay = bays.get((name, round_, ANY))
+            placed = bay.place(entry.demand, min(waiting.left, one), gang) if bay is not None else 0
+            if placed:
+                tried[name] = None
+                return {(name, round_): placed}
+    return {}
+
+
+def _is_known(round_: Round, offer: GroupOffer) -> bool:
+    """Whether a round needs no new slice that would be asked for: a full group has pauses of its own."""
+    return round_ is Round.IDLE or (round_ is Round.RENEWAL and offer.availability is Availability.AT_MAX)
+
+
+def _comes(offer: GroupOffer) -> tuple[Round, ...]:
+    """Return the rounds of slices that have not shown yet what they are like."""
+    absorbing = (Round.ABSORBING,) if offer.absorbing > offer.fresh else ()
+    return (*absorbing, Round.WAITING) if offer.waiting else absorbing
+
+
+def _pack(entry: DemandEntry, count: int, fitting: Sequence[GroupConfig], bays: Bays) -> tuple[Shares, int]:
+    """Pack tasks of one entry: give how many went where, and how many found no place."""
+    left = count
     shares: Shares = {}
     if not bays:
         return shares, left
@@ -427,7 +402,7 @@ def _pack(entry: DemandEntry, fitting: Sequence[GroupConfig], bays: Bays) -> tup
             if placed:
                 shares[config.name, round_] = placed
                 left -= placed
-    assert 0 <= left <= entry.count
+    assert 0 <= left <= count
     return shares, left
 
 
@@ -524,6 +499,7 @@ def _too_few(entry: DemandEntry, configs: Sequence[GroupConfig]) -> dict[str, st
 
 def _spread(
     entry: DemandEntry,
+    count: int,
     fitting: Sequence[GroupConfig],
     bays: Bays,
     offers: Mapping[str, GroupOffer],
@@ -534,19 +510,19 @@ def _spread(
     Which idle slices do for them is added to ``fit``, for each group that they take slices of.
     """
     shares: Shares = {}
-    left = entry.count
+    left = count
     sharings = _sharings(entry, fitting, bays)
     trials = [_try(entry, entry.gang_size, sharing, bays, tuple(Round)) for sharing in sharings]
-    for _ in range(entry.count // entry.gang_size):
+    for _ in range(count // entry.gang_size):
         whole = [trial for trial in trials if not trial.left]
         # Of equals the first is taken: the one that is liked best.
         chosen = min(whole, key=lambda trial: trial.cost, default=None) or _keep(entry, sharings, bays, offers)
         if chosen is None:
             break
-        for place, count in chosen.places.items():
-            bays[place].spread_over(entry.demand, count)
+        for place, here in chosen.places.items():
+            bays[place].spread_over(entry.demand, here)
             name, round_, _ = place
-            shares[name, round_] = shares.get((name, round_), 0) + count
+            shares[name, round_] = shares.get((name, round_), 0) + here
             fit.setdefault(name, {}).update(dict.fromkeys(chosen.sharing.idle.get(name, ())))
         left -= entry.gang_size - chosen.left
         # What other values have is as it was: so many gangs of one entry cost no more than so many entries of one.
@@ -606,7 +582,13 @@ def _impossible(misfits: Mapping[str, str], *, final: bool) -> str:
     return f"no scale group can ever run this: {why}" if final else f"no scale group is known to run this: {why}"
 
 
-def _sentence(shares: Shares, left: int, fitting: Sequence[GroupConfig], offers: Mapping[str, GroupOffer]) -> str:
+def _sentence(
+    shares: Shares,
+    left: int,
+    fitting: Sequence[GroupConfig],
+    offers: Mapping[str, GroupOffer],
+    doubts: Mapping[str, Doubt] = NO_DOUBT,
+) -> str:
     parts = []
     for (name, round_), count in shares.items():
         tasks = f"{count} task{'s' if count != 1 else ''}"
@@ -625,13 +607,18 @@ def _sentence(shares: Shares, left: int, fitting: Sequence[GroupConfig], offers:
                     f"{tasks} for new slices of {name!r} in the place of idle ones that cannot run this: {why}"
                 )
     if left:
-        closed = [
-            f"{config.name!r} is {offers[config.name].availability.value}"
-            + (f" ({offers[config.name].reason})" if offers[config.name].reason else "")
-            for config in fitting[:MAX_GROUPS_NAMED]
-        ]
+        closed = [_takes_none(offers[each.name], doubts.get(each.name)) for each in fitting[:MAX_GROUPS_NAMED]]
         parts.append(f"no group takes {left} more now: " + ", ".join(closed))
     return "; ".join(parts)
+
+
+def _takes_none(offer: GroupOffer, doubt: Doubt | None) -> str:
+    name = offer.config.name
+    if doubt is not None and offer.availability.accepts:
+        at = time_of_day(doubt.next_at, minutes=offer.boot_estimate >= LONG_BOOT)
+        when = "one more is tried first" if doubt.due else f"the next one is tried at {at} UTC"
+        return f"the newest slice of {name!r} cannot run this, and {when}"
+    return f"{name!r} is {offer.availability.value}" + (f" ({offer.reason})" if offer.reason else "")
 
 
 def _ready(offer: GroupOffer) -> str:

@@ -75,6 +75,10 @@ class GroupReported:
     """Slices that are ready, and on which nothing runs."""
     going: int = 0
     """Slices on their way out, or failed, whose places are not free yet."""
+    fresh: int = 0
+    """Of the absorbing ones, those that are ready, since so recently that the scheduler may not have filled them."""
+    renewing: bool = False
+    """Whether an idle slice went so that another could come, and none has since."""
 
 
 @message

@@ -26,4 +26,9 @@ CAUGHT = (
         ((SCALING, "_next_useless", "sight.renewal.may_begin(trial, ctx.now)", "trial"),),
         catcher=f"{SPREAD}test_slices_that_no_new_one_betters_are_replaced_ever_less_often",
     ),
+    Caught(
+        "slices-that-could-not-run-what-waits-are-bought-without-a-pause",
+        (("fleet/routing.py", "_try_one", "waiting.doubts[name].due", "True"),),
+        catcher=f"{SPREAD}test_slices_that_could_not_run_what_waits_are_tried_ever_less_often[None]",
+    ),
 )

@@ -3,7 +3,8 @@
 Theory of operation. Demand may find no room although slices stand idle: their workers run another Python than all that
 waits asks for, and ``min_slices``, ``buffer_slices`` or the policy keep them. A new slice may be what is asked for,
 or just like them. So the first that goes is a trial. While nothing is known of the one that comes for it, and when
-that one turns out to be of no use either, the next waits for a pause that doubles, up to :data:`LONGEST_PAUSE`. Once
+that one turns out to be of no use either, the next waits for a pause that doubles, up to
+:data:`~iriscw.fleet.newest.LONGEST_PAUSE`. Once
 new ones are of use the others go without a pause.
 
 A slice is *newer* if it became ready after the last trial began. Newer ones are of no use if one of them is named as
@@ -21,11 +22,8 @@ import attrs
 
 from iriscw.cloud.model import Attributes
 from iriscw.fleet.model import DECIDED_BY_WORKERS
+from iriscw.fleet.newest import LONGEST_PAUSE
 from iriscw.fleet.pacing import backoff
-from iriscw.runtime.vocabulary import SECOND
-
-LONGEST_PAUSE = 6 * 3600 * SECOND
-"""Between two slices that are replaced in vain: four boots a day, each of half an hour, cost less than two hours."""
 
 Kind = tuple[tuple[object, ...], ...]
 """What the workers of a slice say of themselves that no group says of them."""

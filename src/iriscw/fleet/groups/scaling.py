@@ -33,6 +33,7 @@ from iriscw.fleet.groups.renewal import Kind, Newcomers, kind_of
 from iriscw.fleet.groups.sizing import Census, SizingPlan, plan, take_census
 from iriscw.fleet.messages import Cordon, PolicyFailed, Uncordon
 from iriscw.fleet.model import Availability, GroupRow, SliceState, Trouble, slice_name
+from iriscw.fleet.newest import Prospect
 from iriscw.fleet.pacing import backoff, time_of_day
 from iriscw.fleet.policy import GroupView, ask
 from iriscw.fleet.records import SliceRequested
@@ -263,7 +264,7 @@ def view_of(group: Group, census: Census, ctx: Context) -> GroupView:
         idle=tuple(ctx.now - since for since, _ in census.idle),
         availability=availability(group, census, ctx.now)[0],
         retry_in=until - ctx.now if until is not None and until > ctx.now else None,
-        boot_estimate=sight.experience.boot_estimate(config.timing.boot_estimate),
+        boot_estimate=_boot_estimate(group),
         now=ctx.now,
         wall=ctx.wall,
         kept=kept,
@@ -431,7 +432,8 @@ def cordoned(group: Group, message: CordonAnswered, ctx: Context) -> Decision | 
         reason = f"it was the longest idle, for more than {group.config.timing.scale_down_delay // SECOND} s"
     if message.live_attempts == 0 and surplus and longest:
         if asked.useless:
-            sight.renewal.begin(_trial(group), ctx.now, ctx.wall, _first_pause(group), ctx.rng)
+            first = Prospect(group.config, _boot_estimate(group), renewing=True).trial_takes
+            sight.renewal.begin(_trial(group), ctx.now, ctx.wall, first, ctx.rng)
         records = dooming(group, message.slice_id, reason, ctx, failed=False)
         return Decision(records=tuple(records), commands=tuple(stop))
     if message.live_attempts or not longest:
@@ -440,10 +442,8 @@ def cordoned(group: Group, message: CordonAnswered, ctx: Context) -> Decision | 
     return Decision(commands=(undo, *stop))
 
 
-def _first_pause(group: Group) -> int:
-    """Return the time that another slice needs to come, and to show whether it is of use, in ns."""
-    timing = group.config.timing
-    return group.sight.experience.boot_estimate(timing.boot_estimate) + timing.scale_up_delay + timing.scale_down_delay
+def _boot_estimate(group: Group) -> int:
+    return group.sight.experience.boot_estimate(group.config.timing.boot_estimate)
 
 
 def withdraw_cordon(group: Group, ctx: Context) -> list[Command]:
@@ -476,7 +476,7 @@ def _report(group: Group, census: Census, ctx: Context) -> list[Command]:
         wanted=sight.wanted.count,
         min_slices=config.min_slices,
         max_slices=config.max_slices,
-        boot_estimate=sight.experience.boot_estimate(config.timing.boot_estimate),
+        boot_estimate=_boot_estimate(group),
         retry_at=None if closure is None else closure.retry_at,
         orphans=sight.orphans.names,
         policy_failures=sight.policy_failures,
@@ -485,11 +485,13 @@ def _report(group: Group, census: Census, ctx: Context) -> list[Command]:
         row=row,
         availability=state,
         absorbing=census.moving + census.fresh,
+        fresh=census.fresh,
         waiting=census.waiting,
         room=max(0, config.max_slices - census.counted) if state.accepts else 0,
         expected_at=census.expected_at,
         idle=len(census.idle),
         going=max(0, census.counted - census.alive),
+        renewing=_trial(group) is Newcomers.PENDING,
     )
     if told == sight.told:
         return []
