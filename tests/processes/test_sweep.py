@@ -1,6 +1,7 @@
 """Finding processes by their environment: by a marker, and by a folder that they were told of."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,8 @@ import attrs
 import pytest
 
 from iriscw._errors import InvalidArgument
-from iriscw.processes.identity import ProcessIdentity, identify
+from iriscw.processes import identity
+from iriscw.processes.identity import ProcessIdentity, identify, read_environment, read_process_file
 from iriscw.processes.sweep import carries, marked_processes, processes_told_of, sweep_told_of
 
 SLEEPER = [sys.executable, "-I", "-S", "-c", "import signal; print('up', flush=True); signal.pause()"]
@@ -44,6 +46,39 @@ async def test_a_folder_finds_what_is_at_or_below_it(sleepers, tmp_path: Path) -
     assert processes_told_of("IRIS_WORKDIR", folder) == ()
     assert {each.pid for each in processes_told_of("IRIS_WORKDIR", tmp_path)} == others
     assert {each.pid for each in processes_told_of("PWD", folder)} == {stranger}
+
+
+def test_a_process_that_was_started_just_now_is_found() -> None:
+    """Until its program's environment is in place the kernel shows an empty one: many a look meets that."""
+    marker = {"IRIS_TEST_MARK": str(os.getpid())}
+    for _ in range(60):
+        pid = os.posix_spawn("/bin/sleep", ["sleep", "60"], marker)
+        try:
+            assert read_environment(pid)[0] == f"IRIS_TEST_MARK={os.getpid()}".encode()
+            assert [each.pid for each in marked_processes(marker)] == [pid]
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize("looks", [0, 3])
+def test_a_program_may_have_no_environment(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
+    """It is not waited for longer than until its environment is in place, and empty."""
+    with subprocess.Popen(SLEEPER, env={}, stdout=subprocess.PIPE) as started:
+        try:
+            assert started.stdout is not None
+            started.stdout.readline()
+            yielded: list[int] = []
+            stat = read_process_file(started.pid, "stat")
+            early = stat.rpartition(") ")[2].split()
+            early[47:49] = "0", "0"
+            shown = [f"1 (a) b) {' '.join(early)}"] * looks
+            monkeypatch.setattr(identity, "read_process_file", lambda *_: shown.pop() if shown else stat)
+            monkeypatch.setattr(os, "sched_yield", lambda: yielded.append(1))
+            assert read_environment(started.pid) == [b""]
+            assert len(yielded) == looks
+        finally:
+            started.kill()
 
 
 def test_too_many_are_refused() -> None:

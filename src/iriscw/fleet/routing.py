@@ -615,9 +615,10 @@ def _sentence(
 def _takes_none(offer: GroupOffer, doubt: Doubt | None) -> str:
     name = offer.config.name
     if doubt is not None and offer.availability.accepts:
+        if doubt.due:
+            return f"the newest slice of {name!r} cannot run this, and one more is tried first"
         at = time_of_day(doubt.next_at, minutes=offer.boot_estimate >= LONG_BOOT)
-        when = "one more is tried first" if doubt.due else f"the next one is tried at {at} UTC"
-        return f"the newest slice of {name!r} cannot run this, and {when}"
+        return f"the newest slice of {name!r} cannot run this, and the next one is tried at {at} UTC"
     return f"{name!r} is {offer.availability.value}" + (f" ({offer.reason})" if offer.reason else "")
 
 

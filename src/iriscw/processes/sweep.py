@@ -19,12 +19,15 @@ import anyio
 import anyio.to_thread
 
 from iriscw._errors import InvalidArgument, OperationError
-from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify, is_alive, open_pidfd, send_signal
-
-MAX_ENVIRONMENT_BYTES = 8 << 20
-"""How much of an environment is searched. The kernel's limit for arguments and environment is 6 MiB by
-default.
-"""
+from iriscw.processes.identity import (
+    ProcessGone,
+    ProcessIdentity,
+    identify,
+    is_alive,
+    open_pidfd,
+    read_environment,
+    send_signal,
+)
 
 MAX_ROUNDS = 50
 """How often a sweep starts again because new marked processes appeared: a fork bomb that outruns it is
@@ -56,16 +59,11 @@ def carries(process: ProcessIdentity, markers: Mapping[str, str]) -> bool:
         PermissionError: it is another user's.
     """
     try:
-        environment = _environment(Path(f"/proc/{process.pid}"))
+        environment = read_environment(process.pid)
         alive = is_alive(process)  # afterwards: what was read belongs to this process, or to nobody's
     except (FileNotFoundError, ProcessLookupError):
         return False
     return alive and all(f"{name}={value}".encode() in environment for name, value in markers.items())
-
-
-def _environment(process: Path) -> list[bytes]:
-    with (process / "environ").open("rb") as file:
-        return file.read(MAX_ENVIRONMENT_BYTES).split(b"\0")
 
 
 def processes_told_of(variable: str, folder: Path) -> tuple[ProcessIdentity, ...]:
@@ -107,7 +105,7 @@ def _processes(wanted: Callable[[list[bytes]], bool]) -> tuple[ProcessIdentity, 
             # The identity first: what is read after it can only belong to this process or to a later one,
             # and send_signal refuses the later one.
             identity = identify(int(path.name))
-            environment = _environment(path)
+            environment = read_environment(identity.pid)
         except (ProcessGone, FileNotFoundError, ProcessLookupError, PermissionError):
             continue
         if wanted(environment):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from iriscw.processes.identity import read_environment
+
 
 def processes_in(folder: Path) -> list[str]:
     """Name the processes, this one excepted, that work in ``folder`` or were told of it. Blocks."""
@@ -15,7 +17,7 @@ def processes_in(folder: Path) -> list[str]:
             continue
         try:
             command = (entry / "cmdline").read_bytes()
-            texts = (command, (entry / "environ").read_bytes(), os.fsencode((entry / "cwd").readlink()))
+            texts = (command, *read_environment(int(entry.name)), os.fsencode((entry / "cwd").readlink()))
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue  # it has ended, is about to, or belongs to somebody else
         if any(wanted in text for text in texts):

@@ -39,6 +39,7 @@ from iriscw.freeze.model import (
     UnsafeRequest,
 )
 from iriscw.freeze.ports import Gpus
+from iriscw.processes.identity import read_environment
 
 BINARY: Final = "cuda-checkpoint"
 KERNEL: Final = Path("/proc/driver/nvidia/gpus")
@@ -415,7 +416,7 @@ def _in_jobs(tasks: tuple[TaskIdentity, ...]) -> tuple[TaskIdentity, ...]:
 
 def _in_job(pid: int) -> bool:
     try:
-        return any(each.startswith(JOB) for each in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+        return any(each.startswith(JOB) for each in read_environment(pid))
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False
 
