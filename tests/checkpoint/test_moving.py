@@ -124,6 +124,7 @@ def _judge(places, move, source, target, *, keep):
     assert places.debris() == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("reboots", [False, True])
 @pytest.mark.parametrize(("source", "target"), WAYS[:2])
 def test_a_machine_that_stops_at_each_sync(tmp_path, monkeypatch, source, target, reboots):
