@@ -18,7 +18,7 @@ from iriscw.agent.operation_views import Made, RunningOperation
 from iriscw.agent.operations import Asked, OperationKind
 from iriscw.checkpoint.drivers import carrier as carrier_module
 from iriscw.checkpoint.model import MovePlan
-from iriscw.checkpoint.tiering.model import Proposal
+from iriscw.checkpoint.tiering.model import Proposal, Watermarks
 from iriscw.checkpoint.tiering.policies import LeastRecentlyUsed
 from iriscw.checkpoint.tiering.usage import UsageLedger
 from iriscw.freeze.messages import OperationEnded
@@ -41,11 +41,18 @@ def places(tmp_path):
     return made
 
 
-def balanced(tmp_path, places, policy=None, **words):
+def balanced(tmp_path, places, policy=None, disk=1 << 30, **words):
     """Run an agent that balances these."""
-    tiers = places.tiers(ram=10 * SIZE)
+    tiers = places.tiers(ram=10 * SIZE, disk=disk)
     chosen = Balancing(policy=policy or LeastRecentlyUsed(), **words)
     return agent_of(tmp_path, StepWorld(), folders=[*tiers.folders.values()], balancing=chosen)
+
+
+async def stored(places):
+    """Have the repository hold all of them."""
+    folder = places.tiers().folders["ram"]
+    for name in lying(places, "ram"):
+        await places.repository.store(name, folder.images(name), folder.text(name), lambda progress: None)
 
 
 def lying(places, tier):
@@ -70,10 +77,7 @@ async def test_ram_is_kept_under_its_high_mark(tmp_path, places):
 
 async def test_what_lies_in_the_repository_is_dropped(tmp_path, places):
     """A drop copies nothing. A repository that cannot be read is no reason to drop anything."""
-    tiers = places.tiers()
-    for number in range(10):
-        folder, name = tiers.folders["ram"], f"ck-{number}"
-        await places.repository.store(name, folder.images(name), folder.text(name), lambda progress: None)
+    await stored(places)
     places.repository.failing = {"listing": StoreUnreachable("no answer")}
     async with balanced(tmp_path, places, OnlyDrops()) as (agent, _):
         agent.machine.tiers.repository = places.repository
@@ -223,3 +227,22 @@ async def test_a_fetch_goes_where_the_policy_says(tmp_path, places):
         assert await agent.balancer.admit(3 * SIZE) == "disk"
         agent.balancer.settings = None
         assert await agent.balancer.admit(2 * SIZE) == "ram"
+
+
+async def test_a_fetch_has_room_made(tmp_path, places):
+    """Where no tier has any: one that lies further down goes, and as many as it needs. Where none can go, none does."""
+    await stored(places)
+    places.put("disk", "ck-x")
+    full = {"ram": Watermarks(0.8, 1), "disk": Watermarks(0.8, 1)}
+    with anyio.fail_after(PATIENCE_S):
+        async with balanced(tmp_path, places, disk=SIZE, marks=full) as (agent, _):
+            assert (
+                await agent.balancer.admit(2 * SIZE) == "ram"
+            )  # without a repository nothing can go, and it is refused
+            assert len(lying(places, "ram")) == 10
+            agent.machine.tiers.repository = places.repository
+            assert await agent.balancer.admit(2 * SIZE) == "ram"
+            assert lying(places, "ram") == [f"ck-{number}" for number in range(2, 10)]
+            assert await agent.balancer.admit(20 * SIZE) == "ram"
+            assert len(lying(places, "ram")) == 8
+    assert places.debris() == []

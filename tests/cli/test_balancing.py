@@ -94,6 +94,25 @@ class Raises(ByWorth):
         raise LookupError("no idea")
 
 
+class Restless(ByWorth):
+    """Moves the same checkpoint down and up for ever."""
+
+    asked = 0
+
+    def balance(self, view):
+        Restless.asked += 1
+        assert Restless.asked < 10
+        return [Proposal("ck-0", "ram", "disk"), Proposal("ck-0", "disk", "ram", keep=True)]
+
+
+def test_it_ends_whatever_the_policy_is(command):
+    """Each checkpoint is moved once."""
+    code, out, err = command(
+        "tiers", "--balance", "--policy", f"{__name__}:Restless", "--watermarks", "ram=9-100", "-o", "json"
+    )
+    assert (code, len(json.loads(out or "[]"))) == (0, 1), err
+
+
 def test_what_is_refused_is_said(command, places):
     """By name; nothing is moved."""
     code, out, _ = command("tiers", "--balance", "--policy", f"{__name__}:Reckless", "-o", "json")

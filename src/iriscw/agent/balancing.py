@@ -43,7 +43,15 @@ from iriscw.checkpoint.messages import MoveCheckpoint
 from iriscw.checkpoint.model import MovePlan
 from iriscw.checkpoint.moving import CANCELLABLE
 from iriscw.checkpoint.tiering.guard import admitted, ask
-from iriscw.checkpoint.tiering.model import MoveReason, Proposal, Speed, TieringPolicy, TieringView, Watermarks
+from iriscw.checkpoint.tiering.model import (
+    NO_LIMIT,
+    MoveReason,
+    Proposal,
+    Speed,
+    TieringPolicy,
+    TieringView,
+    Watermarks,
+)
 from iriscw.checkpoint.tiering.usage import Usage, UsageLedger
 from iriscw.files import read_bounded, write_atomic
 from iriscw.freeze.messages import ThawTree
@@ -189,10 +197,7 @@ class Balancer:
             if same:
                 waits.append(operation)
         for operation in waits:
-            if self._board.shows(operation):
-                async with aclosing(self._board.follow(operation)) as views:
-                    async for _ in views:
-                        pass
+            await self._over(operation)
 
     def _demands(self) -> int:
         running = self._board.running()
@@ -202,14 +207,45 @@ class Balancer:
         )
 
     async def admit(self, size_bytes: int) -> str:
-        """Return the tier that a checkpoint is fetched into: where the policy says, or else where there is room."""
-        if self.settings is not None:
+        """Return the tier that a checkpoint is fetched into: where the policy says, or else where there is room.
+
+        Where no tier has room, what the policy demotes makes some first, as far as it can.
+        """
+        while self.settings is not None:
             tier, error = admitted(self.settings.policy, await self._look(), size_bytes)
-            if error:
-                self._failed(error)
             if tier:
                 return tier
+            if error:
+                self._failed(error)
+            if error or not await self._make_room(self.settings, size_bytes):
+                break
         return await self._tiers.roomy(size_bytes)
+
+    async def _make_room(self, settings: Balancing, size_bytes: int) -> bool:
+        """Have the slowest tier of this machine that can hold so much emptied by one step; say whether it was."""
+        able = [name for name, use in (await self._budgets()).items() if use >= size_bytes]
+        if not able:
+            return False
+        if not self._own:
+            view = attrs.evolve(await self._look({able[-1]: size_bytes}), demands=0)  # it is what somebody waits for
+            answer = ask(settings.policy, view, settings.limit)
+            sizes = {each.artifact: each.size_bytes for each in view.checkpoints}
+            for proposal, reason in answer.moves:
+                await self._move(_Own(proposal, reason, sizes[proposal.artifact]), urgent=True)
+        waits = [*self._own]
+        for operation in waits:
+            await self._over(operation)
+        return bool(waits)
+
+    async def _budgets(self) -> dict[str, int]:
+        return {each.name: each.budget_bytes for each in (await self._look()).tiers if each.budget_bytes < NO_LIMIT}
+
+    async def _over(self, operation: str) -> None:
+        """Wait until a move of ours is over."""
+        if self._board.shows(operation):
+            async with aclosing(self._board.follow(operation)) as views:
+                async for _ in views:
+                    pass
 
     # Rounds
 
@@ -244,9 +280,9 @@ class Balancer:
             for artifact in [each for each in self._stopped if each not in sizes]:
                 del self._stopped[artifact]
 
-    async def _move(self, own: _Own) -> None:
+    async def _move(self, own: _Own, *, urgent: bool = False) -> None:
         proposal = own.proposal
-        if self._demands():  # somebody came while the tiers were looked at
+        if self._demands() and not urgent:  # somebody came while the tiers were looked at
             return
         operation = new_id("mv")
         self._own[operation] = own
@@ -259,13 +295,19 @@ class Balancer:
             log.info("%s was not moved: %s", proposal.artifact, error)
             self._woken.set()
 
-    async def _look(self) -> TieringView:
+    async def _look(self, wanted: Mapping[str, int] | None = None) -> TieringView:
         assert self.settings is not None
         leaving = Counter[str]()
         for own in self._own.values():
             if not own.proposal.keep:
                 leaving[own.proposal.source] += own.size_bytes
-        under = Under(moved=tuple(self._moved), moving=len(self._own), demands=self._demands(), leaving=leaving)
+        under = Under(
+            moved=tuple(self._moved),
+            moving=len(self._own),
+            demands=self._demands(),
+            leaving=leaving,
+            wanted=wanted or {},
+        )
         before = self._ledger
         seen, view = await look(self._tiers, before, self.settings.marks, under)
         if self._ledger is before:  # else a thaw ended meanwhile: the next look has what this one would forget

@@ -69,6 +69,9 @@ class Under:
     moving: int = 0
     demands: int = 0
     leaving: Mapping[str, int] = attrs.field(factory=dict)
+    """What running moves are about to remove, by tier."""
+    wanted: Mapping[str, int] = attrs.field(factory=dict)
+    """What somebody waits to have fetched into a tier."""
 
 
 async def look(
@@ -83,7 +86,8 @@ async def look(
         use = await anyio.to_thread.run_sync(tier_use, folders)
         copies = await anyio.to_thread.run_sync(_copies, folders) if use is not None else None
         if use is not None and copies is not None:
-            uses.append(use)
+            wanted = use.reserved_bytes + under.wanted.get(use.tier, 0)
+            uses.append(attrs.evolve(use, reserved_bytes=wanted))
             listed += copies
     repository = ""
     if tiers.repository is not None:
