@@ -11,9 +11,9 @@ from iriscw.agent.client import AgentCaller
 class Serving:
     """An agent that can be killed and started again."""
 
-    def __init__(self, folder, within=(), **environment):
+    def __init__(self, folder, within=(), options=(), **environment):
         """``within`` is a program, with its arguments, that becomes the agent."""
-        self.folder, self.within = folder, within
+        self.folder, self.within, self.options = folder, within, options
         self.environment = environment
         self.socket = folder / "s" / "agent.sock"
         (folder / "root").mkdir(mode=0o700)
@@ -29,7 +29,9 @@ class Serving:
         command.environment.update(self.environment)
         options = ("--root", str(self.folder / "root"), "--runtime-root", str(self.folder / "runc"))
         options += ("--lock-patience", f"{PATIENCE_S:g}s")  # what a killed agent had just forked may hold its state
-        self.process = command.start("agent", "serve", "--socket", str(self.socket), *options, within=self.within)
+        self.process = command.start(
+            "agent", "serve", "--socket", str(self.socket), *options, *self.options, within=self.within
+        )
         self.said = ""
         while "iriscw agent at" not in self.said and (line := self.process.stderr.readline()):
             self.said += line

@@ -99,6 +99,26 @@ def test_a_tree_goes_and_comes_back(agent, counting):
     assert tree.unbroken()
 
 
+def test_a_full_tier_is_emptied_and_the_tree_thawed_from_below(tmp_path, criu, counting):
+    """An agent that balances: what is frozen to RAM goes to the disk, and comes back from there by itself."""
+    options = ("--balance", "--watermarks", "ram=0-5", "--ram-budget", "200MiB")
+    agent = Serving(tmp_path, options=options, IRISCW_RAM_DIR=str(tmp_path / "ram"))
+    try:
+        iriscw, tree = Through(agent), counting(children=2)
+        code, out, err = iriscw("checkpoint", "--pid", str(tree.pid), "--tier", "ram", "-o", "json")
+        assert code == 0, err
+        made = json.loads(out)["checkpoint"]
+        assert not tree.alive()
+        gone, come = (tmp_path / tier / "artifacts" / made for tier in ("ram", "state/checkpoints"))
+        block_until(lambda: come.exists() and not gone.exists(), "it never went to the disk")
+        code, _, err = iriscw("restore", made)
+        assert code == 0, err
+        tree.counts_on()
+        assert tree.unbroken()
+    finally:
+        agent.end()
+
+
 def test_two_trees_at_once(agent, counting):
     """One agent freezes both at the same time, and thaws both."""
     iriscw = Through(agent)

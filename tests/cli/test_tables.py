@@ -14,6 +14,7 @@ from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import ArtifactCopy, ListedArtifact
 from iriscw.cli import at_agent, at_controller, at_here, attempts, doctor, measure, output, reference
 from iriscw.cli.app import app
+from iriscw.cli.balancing import BalancedCheckpoint
 from iriscw.cli.output import show, table
 from iriscw.client.model import (
     ActorStatus,
@@ -263,6 +264,8 @@ def findings(monkeypatch):
     monkeypatch.setattr(Examination, "run", AsyncMock(return_value=[wrong("c", SENTENCE, SENTENCE)]))
     monkeypatch.setattr(Tiers, "listing", AsyncMock(return_value=[ListedArtifact("ck-1", "ram", 1)]))
     monkeypatch.setattr(Tiers, "verify_copies", AsyncMock(return_value=[ArtifactCopy("ram", 1)]))
+    moved = BalancedCheckpoint("ck-1", "demote", "ram", "disk", 1, "", "planned")
+    monkeypatch.setattr(at_here, "balance", AsyncMock(return_value=[moved]))
 
 
 ASKED = {
@@ -270,6 +273,7 @@ ASKED = {
     "inspect tree": ("inspect", "tree", f"/fleet/{GROUP}"),
     "inspect gpus": ("inspect", "gpus"),
     "checkpoints": ("checkpoints", "--state-dir", "{tmp}"),
+    "tiers --balance": ("tiers", "--balance", "--state-dir", "{tmp}"),
     "verify": ("verify", "ck-1", "--state-dir", "{tmp}"),
     "doctor --kube": ("doctor", "--kube", "{tmp}/cluster.yaml"),
 }

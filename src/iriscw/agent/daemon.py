@@ -6,6 +6,7 @@
 
     <state>/agent/journal/       all operations; who writes it is the agent of this state
     <state>/agent/places.json    folders of callers with checkpoints in them
+    <state>/agent/usage.json     how often checkpoints were thawed, for the tiering policy
     <state>/checkpoints/         the tier on disk, the same as that of commands without a daemon
 
 An operation whose agent dies is taken up by the next agent of the same state, which finishes or undoes it by the tables
@@ -38,6 +39,7 @@ from iriscw._errors import (
     MailboxFull,
     SystemClosed,
 )
+from iriscw.agent.balancing import Balancer, Balancing
 from iriscw.agent.caller_folders import PREFIX, Places, tier_of
 from iriscw.agent.claims import TargetBusy, claim
 from iriscw.agent.container_operations import Boxes
@@ -105,6 +107,9 @@ SHIM_SOCKET = Path("/run/kybernate/shim.sock")
 LOCK_PATIENCE_S = 3.0
 """What is waited for the journal of an agent that was killed: a program that it had just forked may still hold it."""
 
+USAGE = "usage.json"
+"""What is remembered of checkpoints, for the tiering policy."""
+
 FIGURES_EVERY_S = 30.0
 """How often tiers are measured for the metrics, beside after each operation."""
 
@@ -140,6 +145,8 @@ class AgentSettings:
     lock_patience_s: float = attrs.field(default=LOCK_PATIENCE_S, validator=validators.ge(0))
     uplink: Uplink | None = None
     """The controller to dial; None: nobody."""
+    balancing: Balancing | None = None
+    """How the tiers are balanced; None: nothing is moved that nobody asked for."""
 
 
 class Agent:
@@ -155,6 +162,10 @@ class Agent:
         self._machine = machine
         self._figures = AgentFigures()
         self._board = Board(self._seen)
+        usage = settings.state / "agent" / USAGE
+        self.balancer = Balancer(
+            settings.balancing, machine.tiers, self._board, self._figures, usage, begin=self.begin, stop=self.stop
+        )
         self._link: ControllerLink | None = None
         self._claims: dict[str, ExitStack] = {}
         self._boxes = Boxes()
@@ -260,6 +271,7 @@ class Agent:
         node = settings.uplink.node if settings.uplink is not None else socket.gethostname()
         identity = await anyio.to_thread.run_sync(next_life, folder / "identity.json", node)
         self._link = ControllerLink(self, settings.uplink, identity, self._figures.streamed)
+        await self.balancer.remember()
         begins_with = await self._left_by_earlier(journal)
         stack.callback(self._give_all_back)
         root = tree(
@@ -285,6 +297,7 @@ class Agent:
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
         tasks.start_soon(self._measure)
+        tasks.start_soon(self.balancer.run)
         tasks.start_soon(self._link.run)
 
     async def _open_journal(self, folder: Path) -> SqliteJournal:
@@ -357,6 +370,7 @@ class Agent:
 
     def _seen(self, before: RunningOperation, now: RunningOperation) -> None:
         self._figures.seen(before, now)
+        self.balancer.seen(before, now)
         if self._link is not None:
             self._link.seen(before, now)
 
@@ -421,6 +435,10 @@ class Agent:
             TargetBusy: another operation works on the same process or artifact.
             UnsafeRequest: the folder of its tier is not ours alone.
         """
+        async with self.balancer.going_first(order):
+            return await self._begin(order)
+
+    async def _begin(self, order: Order) -> str:
         assert self._system is not None
         await (await self.tiers()).check(order)
         known = known_of(order.plan)
@@ -522,9 +540,11 @@ class Agent:
         Raises:
             ArtifactUnknown, ArtifactInUse, OSError: see :meth:`Tiers.remove`.
         """
+        await self.balancer.make_way(artifact)
         tiers = await self.tiers()
         held = [tier.name for tier in await tiers.holding(artifact) if tier.name.startswith(PREFIX)]
         await tiers.remove(artifact)
+        self.balancer.changed()
         for place in held:
             async with self._adding:  # who begins adds its place before it shows itself, and holds this meanwhile
                 if place not in self._used():

@@ -13,6 +13,7 @@ import anyio
 import click
 
 from iriscw.cli.agent_health import health
+from iriscw.cli.balancing import policy_options
 from iriscw.cli.connection import connection_options, with_client
 from iriscw.cli.groups import CommandGroup
 from iriscw.cli.kinds import Duration, NewFile
@@ -22,7 +23,9 @@ from iriscw.cli.tier_options import budgets_of, place_options, repository_of
 from iriscw.processes.stopping import stopping_signals
 
 if TYPE_CHECKING:
+    from iriscw.agent.balancing import Balancing
     from iriscw.agent.uplink.stream import Uplink
+    from iriscw.checkpoint.tiering.model import Watermarks
     from iriscw.client.client import Client
 
 DIALS_NONE: Final = (
@@ -111,6 +114,8 @@ agent.add_command(health)
     help="The authority of an https:// controller, in PEM. Default: the system's.",
 )
 @click.option("--insecure-plaintext", is_flag=True, help="The network is trusted: the token may cross it in the open.")
+@click.option("--balance", is_flag=True, help="Move checkpoints between tiers by a policy, after each operation.")
+@policy_options
 @place_options
 def serve(
     *,
@@ -125,6 +130,9 @@ def serve(
     token_file: Path | None,
     ca_file: Path | None,
     insecure_plaintext: bool,
+    balance: bool,
+    policy: str,
+    marks: tuple[tuple[str, Watermarks], ...],
     state_dir: Path | None,
     **places: Any,
 ) -> None:
@@ -158,6 +166,7 @@ def serve(
         stop_patience_s=stop_patience,
         lock_patience_s=lock_patience,
         uplink=uplink,
+        balancing=_balancing(policy, dict(marks), balance=balance),
     )
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     machine = this_machine(state, budgets=budgets_of(places), containers=True, repository=repository_of(places)).machine
@@ -171,6 +180,18 @@ def serve(
                 logging.getLogger(__name__).info("stopping on %s", signal.Signals(received).name)
 
     run_async(run)
+
+
+def _balancing(policy: str, marks: dict[str, Watermarks], *, balance: bool) -> Balancing | None:
+    """Say by which policy tiers are balanced; a name that is none is refused before anything starts."""
+    if not balance:
+        if marks:
+            raise click.UsageError("--watermarks are of --balance")
+        return None
+    from iriscw.agent.balancing import Balancing
+    from iriscw.checkpoint.drivers.policies import tiering_policy
+
+    return Balancing(policy=tiering_policy(policy), marks=marks)
 
 
 def _uplink(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from iriscw.checkpoint.drivers.loading import named_place, named_tier
+from iriscw.cli.balancing import BALANCED_COLUMNS, How, balance
 from iriscw.cli.freeze_shown import (
     STEPS,
     Done,
@@ -144,6 +145,18 @@ class AtHere:
             show(found, form, TIER_COLUMNS)
 
         run_async(listed)
+
+    def balance(self, how: How, form: str) -> None:
+        """Have a policy move what it wants to, and list that."""
+
+        async def balanced() -> None:
+            async with _opened(self.given) as local:
+                await _recover(local)
+                found = await balance(local, how)
+            show(found, form, BALANCED_COLUMNS)
+
+        with as_interrupts():
+            run_async(balanced)
 
 
 _COPIES: dict[str, Callable[[ArtifactCopy], object]] = {

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from iriscw.cli.at_agent import AtAgent
 from iriscw.cli.at_here import AtHere
+from iriscw.cli.balancing import How, policy_options
 from iriscw.cli.freezing import agent_option
 from iriscw.cli.kinds import Duration
 from iriscw.cli.output import format_option
 from iriscw.cli.tier_options import place_options
+
+if TYPE_CHECKING:
+    from iriscw.checkpoint.tiering.model import Watermarks
 
 
 @click.command()
@@ -53,17 +57,42 @@ def verify(*, checkpoint_id: str, form: str, **given: Any) -> None:
     show_default=True,
     help="With --collect: how long ago an earlier pass must have found it so.",
 )
+@click.option("--balance", is_flag=True, help="Move what the policy says, and list that.")
+@click.option("--dry-run", is_flag=True, help="With --balance: move nothing, and list what would be.")
+@policy_options
 @agent_option
 @place_options
 @format_option
-def tiers(*, collect: bool, grace: float, form: str, **given: Any) -> None:
+def tiers(
+    *,
+    collect: bool,
+    grace: float,
+    balance: bool,
+    dry_run: bool,
+    policy: str,
+    marks: tuple[tuple[str, Watermarks], ...],
+    form: str,
+    **given: Any,
+) -> None:
     """List where checkpoints can lie: the tiers of this machine with how full they are, and the repository.
 
     A checkpoint that is removed frees nothing that others share, and nothing at once: a pass of --collect marks what no
     checkpoint refers to, and a later one removes it.
+
+    With --balance a policy says what goes from a tier that is too full, and what comes back to a faster one. No policy
+    can have a last copy removed, nor anything touched that is used. `iriscw agent serve --balance` does it whenever
+    something happened.
     """
     backend = _backend(given)
-    if isinstance(backend, AtHere):
+    if (dry_run or marks) and not balance:
+        raise click.UsageError("--dry-run and --watermarks are of --balance")
+    if balance and collect:
+        raise click.UsageError("--balance and --collect: one after the other")
+    if balance:
+        if not isinstance(backend, AtHere):
+            raise click.UsageError("--balance: `iriscw agent serve --balance` has the agent do it itself")
+        backend.balance(How(policy, dict(marks), dry_run), form)
+    elif isinstance(backend, AtHere):
         backend.tiers(form, grace_s=grace if collect else None)
     elif collect:
         raise click.UsageError("--collect: any command can do it: leave --agent out, and name the --repository")

@@ -16,6 +16,7 @@ import click
 from iriscw.checkpoint.model import ArtifactCopy, ListedArtifact, ShownTier
 from iriscw.cli import doctor
 from iriscw.cli.app import app
+from iriscw.cli.balancing import BalancedCheckpoint
 from iriscw.cli.jobs import UNLISTED
 from iriscw.cli.outcome import MEANINGS
 from iriscw.client.model import ActorStatus, GpuStatus, JobStatus, NodeStatus, PoolStatus, SliceStatus
@@ -68,6 +69,7 @@ LISTINGS: dict[str, type] = {
     "checkpoints": ListedArtifact,
     "checkpoints --cluster": Checkpoint,
     "tiers": ShownTier,
+    "tiers --balance": BalancedCheckpoint,
     "verify": ArtifactCopy,
     "doctor": doctor.Finding,
     "doctor --kube": findings.Finding,

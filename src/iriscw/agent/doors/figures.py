@@ -14,6 +14,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from iriscw.agent.caller_folders import PREFIX
 from iriscw.agent.operation_views import RunningOperation
 from iriscw.checkpoint.model import TierUse
+from iriscw.checkpoint.tiering.model import MoveReason, MoveRefusal
+from iriscw.freeze.model import Outcome
 from iriscw.rpc.http1 import HttpResponse, Route
 from iriscw.runtime.vocabulary import SECOND
 
@@ -64,6 +66,24 @@ class AgentFigures:
             "iriscw_agent_controller_connected", "1 while a stream to the controller is up.", registry=self.registry
         )
         self._streams = Counter("iriscw_agent_streams", "Streams that the controller took.", registry=self.registry)
+        self._balanced = Counter(
+            "iriscw_agent_tiering_moves", "Moves by policy.", ["reason", "outcome"], registry=self.registry
+        )
+        self._balanced_bytes = Counter(
+            "iriscw_agent_tiering_bytes", "Bytes that moves by policy copied.", ["reason"], registry=self.registry
+        )
+        self._refused = Counter(
+            "iriscw_agent_tiering_refused",
+            "Proposals of the policy that were refused.",
+            ["why"],
+            registry=self.registry,
+        )
+        self._failures = Counter(
+            "iriscw_agent_tiering_failures", "Questions that the policy failed at.", registry=self.registry
+        )
+        self._hits = Counter(
+            "iriscw_agent_tiering_hits", "Thaws, by the tier that had the checkpoint.", ["tier"], registry=self.registry
+        )
         self._tiers = {
             name: Gauge(f"iriscw_agent_tier_{name}_bytes", text, ["tier"], registry=self.registry)
             for name, text in (
@@ -112,6 +132,23 @@ class AgentFigures:
         """Count a stream to the controller: it is ``connected``, or is not."""
         self._connected.set(int(what == "connected"))
         self._streams.inc(int(what == "connected"))
+
+    def balanced(self, reason: MoveReason, outcome: Outcome, copied_bytes: int) -> None:
+        """Count a move by policy."""
+        self._balanced.labels(reason.value, outcome.value).inc()
+        self._balanced_bytes.labels(reason.value).inc(copied_bytes)
+
+    def refused_proposal(self, refusal: MoveRefusal) -> None:
+        """Count what the policy proposed and must not."""
+        self._refused.labels(refusal.value).inc()
+
+    def policy_failed(self) -> None:
+        """Count a question that the policy raised at, or gave no answer to."""
+        self._failures.inc()
+
+    def hit(self, tier: str) -> None:
+        """Count a thaw."""
+        self._hits.labels("path" if tier.startswith(PREFIX) else tier).inc()
 
     def measured(self, uses: Sequence[TierUse]) -> None:
         """Note how full the tiers are."""

@@ -62,7 +62,7 @@ class NodeDoor(v1.NodeAgentBase):
                 yield wire.operation_view(view)
 
     async def _fetched(self, artifact: str) -> AsyncGenerator[RunningOperation, None]:
-        """Have a checkpoint that only the repository has lie in the first tier with room; the views until it does.
+        """Have a checkpoint that only the repository has lie in a tier; the views until it does.
 
         Raises:
             IriscwError: it does not; nothing of it is left here.
@@ -73,7 +73,7 @@ class NodeDoor(v1.NodeAgentBase):
         found = await tiers.find(artifact)
         if found is None:
             return
-        plan = MovePlan(new_id("mv"), artifact, await tiers.roomy(found.size_bytes), keep=True)
+        plan = MovePlan(new_id("mv"), artifact, await self._agent.balancer.admit(found.size_bytes), keep=True)
         async with aclosing(self._run(MoveCheckpoint(plan), detached=False)) as views:
             async for view in views:
                 failure = failure_of(view.end) if view.over and view.end is not None else None

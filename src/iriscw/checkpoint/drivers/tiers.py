@@ -261,7 +261,7 @@ class Tiers:
 
     async def roomy(self, size_bytes: int) -> str:
         """Return the first tier that has so much room as of now, or the first of all."""
-        for use in [await anyio.to_thread.run_sync(_use, folders) for folders in self.folders.values()]:
+        for use in [await anyio.to_thread.run_sync(tier_use, folders) for folders in self.folders.values()]:
             if use is not None and size_bytes <= min(
                 use.free_bytes, use.budget_bytes - use.artifacts_bytes - use.reserved_bytes
             ):
@@ -394,7 +394,7 @@ async def _trouble(read: Callable[[], Awaitable[object]]) -> str:
     return ""
 
 
-def _use(folders: Tier) -> TierUse | None:
+def tier_use(folders: Tier) -> TierUse | None:
     """Say how full a tier is; None where nobody can tell."""
     try:
         return folders.use()
