@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for agent_world
 sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for moves
 
-from agent_world import PATIENCE_S, StepWorld, agent_of, last
+from agent_world import PATIENCE_S, StepWorld, agent_of, last, thaw_plan
 from moves import Places
 
 from iriscw.agent.balancing import MAX_STOPPED, Balancing, remembered
@@ -227,6 +227,20 @@ async def test_a_fetch_goes_where_the_policy_says(tmp_path, places):
         assert await agent.balancer.admit(3 * SIZE) == "disk"
         agent.balancer.settings = None
         assert await agent.balancer.admit(2 * SIZE) == "ram"
+
+
+async def test_what_is_fetched_for_a_thaw_was_in_the_repository(tmp_path, places):
+    """It counts as found there, and tells how fast that is."""
+    places.put("disk", "ck-y")
+    folder = places.tiers().folders["disk"]
+    await places.repository.store("ck-y", folder.images("ck-y"), folder.text("ck-y"), lambda progress: None)
+    folder.remove("ck-y")
+    with anyio.fail_after(PATIENCE_S):
+        async with balanced(tmp_path, places) as (agent, caller):
+            agent.machine.tiers.repository = places.repository
+            await last(caller.thaw(thaw_plan("ck-y")))  # what the simulated machine says of it is no matter
+            assert "ck-y" in lying(places, "ram") + lying(places, "disk")
+            assert sample(agent, "hits", tier="repository") == 1
 
 
 async def test_a_fetch_has_room_made(tmp_path, places):

@@ -18,6 +18,8 @@ from iriscw.agent.daemon import default_socket
 from iriscw.agent.errors import AgentRunning
 from iriscw.agent.local import tiers_below
 from iriscw.checkpoint.drivers.store import default_reading
+from iriscw.checkpoint.tiering.model import Watermarks
+from iriscw.checkpoint.tiering.policies import LeastRecentlyUsed
 
 PATIENCE_S = 60.0
 
@@ -152,6 +154,27 @@ def test_how_long_a_killed_agent_is_waited_for(iriscw, tmp_path, monkeypatch, gi
     monkeypatch.setattr("iriscw.agent.daemon.Agent", agent)
     assert iriscw("agent", "serve", "--state-dir", str(tmp_path), *given)[0] == 3
     assert [settings.lock_patience_s for settings in told] == [wanted]
+
+
+def test_how_tiers_are_balanced(iriscw, tmp_path, monkeypatch):
+    """Not at all if nobody says so; a policy or marks that are none are refused before anything is served."""
+    told = []
+
+    def agent(settings, machine):
+        told.append(settings.balancing)
+        raise AgentRunning("so much was to be seen")
+
+    monkeypatch.setattr("logging.basicConfig", lambda **words: None)  # that of the tests stays
+    monkeypatch.setattr("iriscw.agent.daemon.Agent", agent)
+    serve = ("agent", "serve", "--state-dir", str(tmp_path))
+    assert iriscw(*serve)[0] == 3
+    assert iriscw(*serve, "--balance", "--policy", "lru", "--watermarks", "ram=50-80")[0] == 3
+    assert told[0] is None
+    assert isinstance(told[1].policy, LeastRecentlyUsed)
+    assert told[1].marks == {"ram": Watermarks(0.5, 0.8)}
+    assert iriscw(*serve, "--balance", "--policy", "best")[0] == 2
+    assert iriscw(*serve, "--watermarks", "ram=50-80")[0] == 2
+    assert len(told) == 2
 
 
 @pytest.mark.parametrize("option", ["--root", "--runtime-root"])

@@ -89,7 +89,9 @@ class _Run:
 
     def _admit(self, view: TieringView, size: int) -> tuple[str, float]:
         """Return the tier that something is fetched into, and how long it took to make room there."""
-        where, _ = admitted(self.policy, view, size)
+        where, error = admitted(self.policy, view, size)
+        if error:
+            raise AssertionError(f"the policy failed: {error}")
         if where:
             return where, 0.0
         self.crowded += 1
@@ -108,6 +110,8 @@ class _Run:
         self.shelves.moved.clear()
         while seconds > 0:
             answer = ask(self.policy, self.shelves.view(), 1)
+            if answer.error:
+                raise AssertionError(f"the policy failed: {answer.error}")
             self.refused += sum(each.refusal.value not in ("too-many", "demand-first") for each in answer.refused)
             if not answer.moves:
                 return
@@ -137,7 +141,11 @@ class _Run:
 
 
 def replay(trace: Trace, policy: TieringPolicy) -> Replayed:
-    """Replay a trace; everything lies in the repository first, and stays there."""
+    """Replay a trace; everything lies in the repository first, and stays there.
+
+    Raises:
+        AssertionError: the policy raised, or gave what is no proposal.
+    """
     shelves = Shelves(BUDGETS, trace.sizes, {each: [REPOSITORY] for each in trace.sizes})
     run = _Run(shelves, policy)
     ends = [at for at, _ in trace.requests[1:]] + [trace.requests[-1][0]]

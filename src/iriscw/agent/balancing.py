@@ -121,6 +121,7 @@ class Balancer:
         self._ledger = UsageLedger()
         self._own: dict[str, _Own] = {}
         self._moved: dict[str, None] = {}
+        self._fetched: dict[str, None] = {}
         self._stopped: Counter[str] = Counter()
         self._coming = 0
         self._woken = anyio.Event()
@@ -137,8 +138,10 @@ class Balancer:
             self._ended(own, now)
         else:
             self._moved.clear()
-            if now.asked.kind is OperationKind.THAW and now.end is not None and now.end.outcome is Outcome.THAWED:
-                self._thawed(now)
+            if now.asked.kind is OperationKind.THAW:
+                if now.end is not None and now.end.outcome is Outcome.THAWED:
+                    self._thawed(now)
+                self._fetched.pop(now.artifact, None)
         self._woken.set()
 
     def changed(self) -> None:
@@ -162,7 +165,15 @@ class Balancer:
         self._ledger = self._ledger.used(now.artifact, time.time_ns())
         if now.made is not None:
             self._ledger = self._ledger.took(now.made.tier, now.made.size_bytes, now.lasted_ns / SECOND)
-            self._figures.hit(now.made.tier)
+            if now.artifact not in self._fetched:
+                self._figures.hit(now.made.tier)
+
+    def fetched(self, now: RunningOperation, size_bytes: int) -> None:
+        """Take note of what was fetched from the repository for a thaw: it was that which had it."""
+        if self._tiers.repository is not None:
+            self._fetched[now.artifact] = None
+            self._ledger = self._ledger.took(self._tiers.repository.name, size_bytes, now.lasted_ns / SECOND)
+            self._figures.hit(self._tiers.repository.name)
 
     # What goes first
 

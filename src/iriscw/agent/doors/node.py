@@ -79,7 +79,9 @@ class NodeDoor(v1.NodeAgentBase):
                 failure = failure_of(view.end) if view.over and view.end is not None else None
                 if failure is not None:
                     raise failure
-                if not view.over:  # the stream goes on with the thaw
+                if view.over:
+                    self._agent.balancer.fetched(view, found.size_bytes)
+                else:  # the stream goes on with the thaw
                     yield view
 
     async def move(self, message: v1.MoveRequest) -> AsyncIterator[v1.OperationView]:

@@ -35,6 +35,10 @@ class Usage:
     floors: Mapping[str, float] = attrs.field(factory=dict)
 
 
+NEVER = Usage()
+"""Of what was not thawed, as far as anybody remembers."""
+
+
 @attrs.frozen
 class UsageLedger:
     """What is remembered of all: who used what, which tiers are being emptied, what thaws took."""
@@ -47,7 +51,7 @@ class UsageLedger:
 
     def used(self, artifact: str, wall_ns: int) -> UsageLedger:
         """Return it after a thaw."""
-        before = self.usage.get(artifact, Usage())
+        before = self.usage.get(artifact, NEVER)
         return attrs.evolve(self, usage={**self.usage, artifact: Usage(before.uses + 1, wall_ns, dict(self.floors))})
 
     def took(self, tier: str, size_bytes: int, seconds: float) -> UsageLedger:
@@ -139,7 +143,7 @@ def _checkpoint(
 ) -> CheckpointView:
     whole = {each.tier: each for each in copies if each.manifest is not None and not each.trouble}
     users = [each for copy in copies for each in copy.pinned_by]
-    used = ledger.usage.get(artifact, Usage())
+    used = ledger.usage.get(artifact, NEVER)
     made = max((each.manifest.sealed_wall_ns for each in whole.values() if each.manifest is not None), default=0)
     busy = f"operation {users[0]} uses it" if users else "it was moved in this round" if artifact in moved else ""
     return CheckpointView(
