@@ -34,6 +34,7 @@ def test_greedy_dual_is_better_with_mixed_sizes():
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("make", TRACES)
 def test_the_table_is_what_the_replays_give(make):
     """``python -m iriscw_sims.tiering.pictures`` writes it."""
