@@ -31,7 +31,7 @@ from iriscw.jobs.model import Suspension
 if TYPE_CHECKING:
     from iriscw.client.client import Client
     from iriscw.client.model import OrderStatus, TaskSuspension
-    from iriscw.client.nodes import Checkpoint
+    from iriscw.client.nodes import Checkpoint, CheckpointCopy
     from iriscw.freeze.model import FreezePlan, ThawPlan
 
 LOCAL_ONLY = (*PLACE_OPTIONS, "agent")
@@ -120,7 +120,8 @@ def _suspend(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, Any
             job, task=given["task"] or 0, tier=given["tier"], labels=dict(labels), force=given["force"], seen=seen
         )
         held = await client.checkpoints()
-        return found, next((each.tier for each in held if (each.id, each.node) == (found.checkpoint, found.node)), "")
+        copies = [copy for each in held if each.id == found.checkpoint for copy in each.copies]
+        return found, next((copy.tier for copy in copies if copy.node == found.node), "")
 
     with as_interrupts():
         found, tier = _with_client(given, work)  # where it is: who had it suspended may have asked for another tier
@@ -183,7 +184,7 @@ def _list(asked: Listing, given: dict[str, Any], form: str) -> None:
         there = await client.checkpoints(node=node) if asked.removed else []
         for checkpoint in asked.removed:
             held = [each for each in there if each.id == checkpoint]
-            nodes = sorted({each.node for each in held})
+            nodes = sorted({copy.node for each in held for copy in each.copies})
             if not held:
                 raise CheckpointUnknown(f"no node has a checkpoint {checkpoint}")
             if len(nodes) > 1:
@@ -203,13 +204,14 @@ def _list(asked: Listing, given: dict[str, Any], form: str) -> None:
 def _fields(each: Checkpoint) -> dict[str, Any]:
     names = ("id", "node", "tier", "size_bytes", "pid", "processes", "program", "sealed_at_ms", "trouble")
     fields = {name: getattr(each, name) for name in names}
-    return {**fields, "labels": dict(each.labels), "unknown_since_ms": each.unknown_since_ms}
+    copies = [attrs.asdict(copy) for copy in each.copies]
+    return {**fields, "labels": dict(each.labels), "unknown_since_ms": each.unknown_since_ms, "copies": copies}
 
 
 _COLUMNS: dict[str, Callable[[Checkpoint], object]] = {
     "CHECKPOINT": lambda each: each.id,
     "NODE": lambda each: each.node,
-    "TIER": lambda each: cell(each.tier),
+    "TIER": lambda each: cell(", ".join(_place(each, copy) for copy in each.copies)),
     "SIZE": lambda each: decimal_size(each.size_bytes),
     "PROGRAM": lambda each: cell(each.program),
     "AGE": lambda each: age(each.sealed_at_ms, _now_ms()) if each.sealed_at_ms else "",
@@ -218,6 +220,11 @@ _COLUMNS: dict[str, Callable[[Checkpoint], object]] = {
 }
 KEPT: Final = ("NODE",)
 """What `iriscw restore` takes beside the checkpoint."""
+
+
+def _place(each: Checkpoint, copy: CheckpointCopy) -> str:
+    """Name a copy's place, with its node unless that is the one in the row, and say if it cannot be used."""
+    return (f"{copy.node}:" if copy.node != each.node else "") + copy.tier + (" (unusable)" if copy.trouble else "")
 
 
 def _now_ms() -> int:
