@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,10 +25,12 @@ from iriscw.cli.freeze_shown import (
 )
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.output import age, cell, emit, to_json, to_yaml, visible
+from iriscw.cli.retaining import retain
 from iriscw.cli.tier_options import PLACE_OPTIONS
 from iriscw.jobs.model import Suspension
 
 if TYPE_CHECKING:
+    from iriscw.checkpoint.retention import KeptCheckpoint
     from iriscw.client.client import Client
     from iriscw.client.model import OrderStatus, TaskSuspension
     from iriscw.client.nodes import Checkpoint, CheckpointCopy
@@ -191,14 +193,42 @@ def _list(asked: Listing, given: dict[str, Any], form: str) -> None:
                 raise CheckpointAmbiguous(f"{checkpoint} is on {', '.join(nodes)}: name one with --node")
             await held[0].delete()
             sys.stderr.write(f"iriscw: removed {checkpoint}\n")
-        unheard = [each.node for each in await client.nodes() if each.state == "UNKNOWN" and node in ("", each.node)]
-        return await client.checkpoints(node=node, labels=dict(asked.labels)), unheard
+        if asked.policy is not None:
+            found = {each.id: each for each in await _selected(client, asked, node)}
 
-    found, unheard = with_client(given["address"], given["token_file"], work)
-    show_listing(found, form, _COLUMNS, _fields, KEPT)
+            async def remove(checkpoint: str) -> None:
+                await found[checkpoint].delete()
+
+            await retain(_candidates(found.values()), asked.policy, dry_run=asked.dry_run, remove=remove)
+        unheard = [each.node for each in await client.nodes() if each.state == "UNKNOWN" and node in ("", each.node)]
+        return await _selected(client, asked, node), unheard
+
+    shown, unheard = with_client(given["address"], given["token_file"], work)
+    show_listing(shown, form, _COLUMNS, _fields, KEPT)
     if unheard:
         names = ", ".join(unheard[:8]) + (f" and {len(unheard) - 8} more" if len(unheard) > 8 else "")
         sys.stderr.write(f"iriscw: the agents of {names} are not heard of now: what is there is not known\n")
+
+
+async def _selected(client: Client, asked: Listing, node: str) -> list[Checkpoint]:
+    return await client.checkpoints(selector=asked.selector, node=node, labels=dict(asked.labels))
+
+
+def _candidates(found: Iterable[Checkpoint]) -> list[KeptCheckpoint]:
+    """Return what a policy may let go; what a suspended task consists of, the controller knows, and refuses."""
+    from iriscw.checkpoint.retention import KeptCheckpoint
+
+    return [
+        KeptCheckpoint(
+            each.id,
+            sum(copy.size_bytes for copy in each.copies),
+            each.sealed_at_ms,
+            tuple(each.labels.items()),
+            needed="a node is not heard of now" if any(copy.unknown_since_ms for copy in each.copies) else "",
+        )
+        for each in found
+        if not each.trouble
+    ]
 
 
 def _fields(each: Checkpoint) -> dict[str, Any]:
