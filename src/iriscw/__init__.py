@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     )
     from iriscw.client.nodes import (
         Checkpoint as Checkpoint,
+        CheckpointCopy as CheckpointCopy,
     )
     from iriscw.client.submission import (
         Command as Command,
@@ -85,6 +86,7 @@ __all__ = [
     "ActorStatus",
     "AttemptStatus",
     "Checkpoint",
+    "CheckpointCopy",
     "Client",
     "Cluster",
     "ClusterStatus",
@@ -128,6 +130,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "ActorStatus": "iriscw.client.model",
     "AttemptStatus": "iriscw.client.model",
     "Checkpoint": "iriscw.client.nodes",
+    "CheckpointCopy": "iriscw.client.nodes",
     "Client": "iriscw.client.client",
     "Cluster": "iriscw.cluster",
     "ClusterStatus": "iriscw.client.model",

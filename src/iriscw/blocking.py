@@ -431,9 +431,11 @@ class Client:
         """Bring a checkpoint back; arguments and errors as :meth:`iriscw.Client.restore`."""
         return self._loop.call(lambda: self._client.restore(checkpoint, node=node, force=force, seen=seen))
 
-    def checkpoints(self, *, node: str = "", labels: Mapping[str, str] | None = None) -> list[_nodes.Checkpoint]:
+    def checkpoints(
+        self, selector: str = "", *, node: str = "", labels: Mapping[str, str] | None = None
+    ) -> list[_nodes.Checkpoint]:
         """List the checkpoints of all nodes; arguments and errors as :meth:`iriscw.Client.checkpoints`."""
-        return self._loop.call(lambda: self._client.checkpoints(node=node, labels=labels))
+        return self._loop.call(lambda: self._client.checkpoints(selector, node=node, labels=labels))
 
     def delete(self, checkpoint: _nodes.Checkpoint) -> None:
         """Remove a checkpoint; errors as :meth:`iriscw.Checkpoint.delete`."""

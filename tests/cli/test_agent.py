@@ -110,6 +110,8 @@ def test_the_list(iriscw, agent):
     assert json.loads(out)[0]["manifest"]["labels"] == [["model", "a"]]
     row, wanted = (iriscw("checkpoints", *way)[1].splitlines()[1].split() for way in (at, here))
     assert row[:6] == wanted[:6] == ["ck-1", "disk", "0.1", "MB", "100", "2"]
+    for selector, count in (("model=a", 1), ("!model", 0)):
+        assert len(json.loads(iriscw("checkpoints", *at, "-l", selector, "-o", "json")[1])) == count
     code, out, _ = iriscw("checkpoints", *at, "--remove", "ck-1", "-o", "json")
     assert (code, json.loads(out)) == (0, [])
 

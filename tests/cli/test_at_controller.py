@@ -7,10 +7,12 @@ import click
 import pytest
 
 from iriscw.cli import connection
+from iriscw.cli.at_controller import _COLUMNS
 from iriscw.cli.connection import job_named
+from iriscw.client import nodes as at_nodes
 from iriscw.client.errors import NoController
 from iriscw.client.model import TaskSuspension
-from iriscw.client.nodes import Checkpoint
+from iriscw.client.nodes import Checkpoint, CheckpointCopy
 from iriscw.jobs.errors import NoSuchJob
 from iriscw.jobs.model import Suspension
 from raised import that
@@ -54,6 +56,26 @@ def test_a_suspended_task_is_told_where_it_is(iriscw, cluster):
     assert iriscw("checkpoint", "st")[1] == "ck-1: task 0 was suspended already, in disk of n1\n"
     told = json.loads(iriscw("checkpoint", "st", "-o", "json")[1])
     assert (told["outcome"], told["tier"], told["already"]) == ("suspended", "disk", True)
+
+
+def test_a_row_has_all_copies():
+    """With the node of each that is not in the row, and which of them cannot be used."""
+    copies = (CheckpointCopy("n1", "disk", 4), CheckpointCopy("n1", "ram", 4, "torn"), CheckpointCopy("n2", "disk", 4))
+    row = _COLUMNS["TIER"](Checkpoint("ck-1", "n1", "disk", 4, copies=copies))
+    assert str(row) == "disk, ram (unusable), n2:disk"
+
+
+async def test_a_checkpoint_is_removed_on_each_of_its_nodes(monkeypatch):
+    """Once, however many copies lie there."""
+    asked = []
+
+    async def follow(calls, method, request, key, seen):
+        asked.append((method, request.checkpoint_id, request.node))
+
+    monkeypatch.setattr(at_nodes, "follow", follow)
+    copies = (CheckpointCopy("n1", "disk", 4), CheckpointCopy("n1", "ram", 4), CheckpointCopy("n2", "disk", 4))
+    await Checkpoint("ck-1", "n1", "disk", 4, calls=object(), copies=copies).delete()
+    assert asked == [("DeleteCheckpoint", "ck-1", "n1"), ("DeleteCheckpoint", "ck-1", "n2")]
 
 
 def test_a_tier_that_is_not_known_is_not_told(iriscw, cluster):

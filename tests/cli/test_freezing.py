@@ -134,6 +134,55 @@ def test_the_list(command, kept):
     assert json.loads(command("checkpoints", "-o", "json", "--label", "model=b")[1]) == []
 
 
+@pytest.mark.parametrize(("selector", "count"), [("model in (a,b),!owner", 1), ("model!=a", 0), ("", 1)])
+def test_the_list_by_selector(command, kept, selector, count):
+    """It is as selective as the selector says, also beside labels."""
+    assert len(json.loads(command("checkpoints", "-o", "json", "--label", "model=a", "-l", selector)[1])) == count
+
+
+def test_retention(command, kept, tmp_path):
+    """What the policy lets go is removed, and said; a dry run only says it; what is in use stays."""
+    kept.pin("ck-1", "th-1")
+    keep(tmp_path, "ck-2", FROZEN)
+    code, _, err = command("checkpoints", "--retain", "max-checkpoints=1", "--dry-run")
+    assert (code, "would remove ck-2: beyond max-checkpoints" in err) == (0, True)
+    assert names(command("checkpoints")) == ["ck-1", "ck-2"]
+    code, out, err = command("checkpoints", "--retain", "max-checkpoints = 0, max-age=300d")
+    assert (code, "removed ck-2" in err, "ck-1" in err) == (0, True, False)
+    assert names((code, out, err)) == ["ck-1"]
+
+
+def names(ran):
+    """Return the checkpoints that a command listed."""
+    return sorted(line.split()[0] for line in ran[1].splitlines()[1:])
+
+
+def test_retention_leaves_what_is_not_selected(command, kept):
+    """A policy is about what the selector wants."""
+    command("checkpoints", "-l", "model=b", "--retain", "max-checkpoints=0")
+    assert names(command("checkpoints")) == ["ck-1"]
+    command("checkpoints", "-l", "model=a", "--retain", "max-checkpoints=0")
+    assert names(command("checkpoints")) == []
+
+
+POLICIES = ("", "per=job", "max-checkpoints", "max-checkpoints=x", "max-age=1h,max-age=2h", "a=1")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_that_is_none(command, kept, policy):
+    """It is refused, and removes nothing."""
+    assert command("checkpoints", "--retain", policy)[0] == 2
+    assert command("checkpoints", "--dry-run")[0] == 2
+    assert names(command("checkpoints")) == ["ck-1"]
+
+
+def test_a_selector_that_is_none(command, kept):
+    """It is refused before anything is removed."""
+    code, _, err = command("checkpoints", "--selector", "model=", "--selector", "model=a b", "--remove", "ck-1")
+    assert (code, "selector 'model=a b'" in err) == (2, True)
+    assert command("checkpoints")[1].splitlines()[1].split()[0] == "ck-1"
+
+
 def test_one_that_is_damaged_is_listed(command, kept):
     """With what is wrong with it, so that somebody can remove it."""
     (kept.root / "artifacts" / "ck-1" / "manifest.jsonl").write_bytes(b"x\n")

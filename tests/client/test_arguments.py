@@ -27,6 +27,7 @@ WRONG = {
     "forget_node": (lambda client, job: client.forget_node(5), "node", "5"),
     "agent_token": (lambda client, job: client.agent_token(5), "node", "5"),
     "checkpoints": (lambda client, job: client.checkpoints(node=5), "node", "5"),
+    "checkpoints selected": (lambda client, job: client.checkpoints(5), "selector", "5"),
     "checkpoints by label": (lambda client, job: client.checkpoints(labels={"a": 5}), "labels", "'a'"),
 }
 

@@ -6,18 +6,20 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
 
-from iriscw.cli.at_here import OF_A_CLUSTER, TIER_COLUMNS
+from iriscw.checkpoint.drivers.loading import REPOSITORY
+from iriscw.cli.at_here import OF_A_CLUSTER, TIER_COLUMNS, needed_by
 from iriscw.cli.freeze_shown import Done, Listing, decimal_size, follow, progress, refuse_options, show_listing, tell
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async
 from iriscw.cli.output import age, cell, show
+from iriscw.cli.retaining import retain
 from iriscw.cli.tier_options import PLACE_OPTIONS
 from iriscw.runtime.vocabulary import SECOND
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from iriscw.agent.client import AgentCaller
     from iriscw.agent.operation_views import RunningOperation
     from iriscw.checkpoint.model import MovePlan, ShownTier
+    from iriscw.checkpoint.retention import KeptCheckpoint
     from iriscw.freeze.model import FreezePlan, ThawPlan
     from iriscw.proto.iriscw import v1
 
@@ -70,13 +73,41 @@ class AtAgent:
             raise click.UsageError("--release: not by an agent, which releases what it knows; end it first")
 
         async def work(agent: AgentCaller) -> list[v1.CheckpointView]:
+            from iriscw.checkpoint.selecting import read_selector
+
             for checkpoint in asked.removed:
                 await agent.remove(checkpoint)
                 sys.stderr.write(f"iriscw: removed {checkpoint}\n")
-            return await agent.checkpoints(asked.labels)
+            selector = read_selector(asked.selector)
+
+            async def selected() -> list[v1.CheckpointView]:
+                found = await agent.checkpoints(asked.labels)
+                return [each for each in found if selector.matches(None if each.trouble else each.labels)]
+
+            if asked.policy is not None:
+                candidates = _candidates(await selected())
+                await retain(candidates, asked.policy, dry_run=asked.dry_run, remove=agent.remove)
+            return await selected()
 
         found: list[v1.CheckpointView] = run_async(_at, self.socket, work)
         show_listing(found, form, _COLUMNS, lambda each: json.loads(each.document_json))
+
+
+def _candidates(found: Sequence[v1.CheckpointView]) -> list[KeptCheckpoint]:
+    """Return what a policy may let go: see :mod:`iriscw.cli.at_here`."""
+    from iriscw.checkpoint.retention import KeptCheckpoint
+
+    candidates = []
+    for each in found:
+        if each.trouble or REPOSITORY in each.tiers:
+            continue
+        said = json.loads(each.document_json)
+        pins = [name for copy in said["copies"] for name in copy["pinned_by"]]
+        size_bytes = sum(copy["size_bytes"] for copy in said["copies"])
+        needed = needed_by(said["manifest"]["frozen"]["guard"], pins)
+        labels = tuple(each.labels.items())
+        candidates.append(KeptCheckpoint(each.checkpoint_id, size_bytes, each.sealed_at_ms, labels, needed=needed))
+    return candidates
 
 
 _COLUMNS: dict[str, Callable[[v1.CheckpointView], object]] = {

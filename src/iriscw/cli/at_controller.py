@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,13 +25,15 @@ from iriscw.cli.freeze_shown import (
 )
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.output import age, cell, emit, to_json, to_yaml, visible
+from iriscw.cli.retaining import retain
 from iriscw.cli.tier_options import PLACE_OPTIONS
 from iriscw.jobs.model import Suspension
 
 if TYPE_CHECKING:
+    from iriscw.checkpoint.retention import KeptCheckpoint
     from iriscw.client.client import Client
     from iriscw.client.model import OrderStatus, TaskSuspension
-    from iriscw.client.nodes import Checkpoint
+    from iriscw.client.nodes import Checkpoint, CheckpointCopy
     from iriscw.freeze.model import FreezePlan, ThawPlan
 
 LOCAL_ONLY = (*PLACE_OPTIONS, "agent")
@@ -120,7 +122,8 @@ def _suspend(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, Any
             job, task=given["task"] or 0, tier=given["tier"], labels=dict(labels), force=given["force"], seen=seen
         )
         held = await client.checkpoints()
-        return found, next((each.tier for each in held if (each.id, each.node) == (found.checkpoint, found.node)), "")
+        copies = [copy for each in held if each.id == found.checkpoint for copy in each.copies]
+        return found, next((copy.tier for copy in copies if copy.node == found.node), "")
 
     with as_interrupts():
         found, tier = _with_client(given, work)  # where it is: who had it suspended may have asked for another tier
@@ -183,33 +186,62 @@ def _list(asked: Listing, given: dict[str, Any], form: str) -> None:
         there = await client.checkpoints(node=node) if asked.removed else []
         for checkpoint in asked.removed:
             held = [each for each in there if each.id == checkpoint]
-            nodes = sorted({each.node for each in held})
+            nodes = sorted({copy.node for each in held for copy in each.copies})
             if not held:
                 raise CheckpointUnknown(f"no node has a checkpoint {checkpoint}")
             if len(nodes) > 1:
                 raise CheckpointAmbiguous(f"{checkpoint} is on {', '.join(nodes)}: name one with --node")
             await held[0].delete()
             sys.stderr.write(f"iriscw: removed {checkpoint}\n")
-        unheard = [each.node for each in await client.nodes() if each.state == "UNKNOWN" and node in ("", each.node)]
-        return await client.checkpoints(node=node, labels=dict(asked.labels)), unheard
+        if asked.policy is not None:
+            found = {each.id: each for each in await _selected(client, asked, node)}
 
-    found, unheard = with_client(given["address"], given["token_file"], work)
-    show_listing(found, form, _COLUMNS, _fields, KEPT)
+            async def remove(checkpoint: str) -> None:
+                await found[checkpoint].delete()
+
+            await retain(_candidates(found.values()), asked.policy, dry_run=asked.dry_run, remove=remove)
+        unheard = [each.node for each in await client.nodes() if each.state == "UNKNOWN" and node in ("", each.node)]
+        return await _selected(client, asked, node), unheard
+
+    shown, unheard = with_client(given["address"], given["token_file"], work)
+    show_listing(shown, form, _COLUMNS, _fields, KEPT)
     if unheard:
         names = ", ".join(unheard[:8]) + (f" and {len(unheard) - 8} more" if len(unheard) > 8 else "")
         sys.stderr.write(f"iriscw: the agents of {names} are not heard of now: what is there is not known\n")
 
 
+async def _selected(client: Client, asked: Listing, node: str) -> list[Checkpoint]:
+    return await client.checkpoints(selector=asked.selector, node=node, labels=dict(asked.labels))
+
+
+def _candidates(found: Iterable[Checkpoint]) -> list[KeptCheckpoint]:
+    """Return what a policy may let go; what a suspended task consists of, the controller knows, and refuses."""
+    from iriscw.checkpoint.retention import KeptCheckpoint
+
+    return [
+        KeptCheckpoint(
+            each.id,
+            sum(copy.size_bytes for copy in each.copies),
+            each.sealed_at_ms,
+            tuple(each.labels.items()),
+            needed="a node is not heard of now" if any(copy.unknown_since_ms for copy in each.copies) else "",
+        )
+        for each in found
+        if not each.trouble
+    ]
+
+
 def _fields(each: Checkpoint) -> dict[str, Any]:
     names = ("id", "node", "tier", "size_bytes", "pid", "processes", "program", "sealed_at_ms", "trouble")
     fields = {name: getattr(each, name) for name in names}
-    return {**fields, "labels": dict(each.labels), "unknown_since_ms": each.unknown_since_ms}
+    copies = [attrs.asdict(copy) for copy in each.copies]
+    return {**fields, "labels": dict(each.labels), "unknown_since_ms": each.unknown_since_ms, "copies": copies}
 
 
 _COLUMNS: dict[str, Callable[[Checkpoint], object]] = {
     "CHECKPOINT": lambda each: each.id,
     "NODE": lambda each: each.node,
-    "TIER": lambda each: cell(each.tier),
+    "TIER": lambda each: cell(", ".join(_place(each, copy) for copy in each.copies)),
     "SIZE": lambda each: decimal_size(each.size_bytes),
     "PROGRAM": lambda each: cell(each.program),
     "AGE": lambda each: age(each.sealed_at_ms, _now_ms()) if each.sealed_at_ms else "",
@@ -218,6 +250,11 @@ _COLUMNS: dict[str, Callable[[Checkpoint], object]] = {
 }
 KEPT: Final = ("NODE",)
 """What `iriscw restore` takes beside the checkpoint."""
+
+
+def _place(each: Checkpoint, copy: CheckpointCopy) -> str:
+    """Name a copy's place, with its node unless that is the one in the row, and say if it cannot be used."""
+    return (f"{copy.node}:" if copy.node != each.node else "") + copy.tier + (" (unusable)" if copy.trouble else "")
 
 
 def _now_ms() -> int:

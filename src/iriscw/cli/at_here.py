@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from iriscw.checkpoint.drivers.loading import named_place, named_tier
+from iriscw.checkpoint.drivers.loading import REPOSITORY, named_place, named_tier
 from iriscw.cli.balancing import BALANCED_COLUMNS, How, balance
 from iriscw.cli.freeze_shown import (
     STEPS,
@@ -31,13 +31,16 @@ from iriscw.cli.freeze_shown import (
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async, silence_output
 from iriscw.cli.output import OutputLost, age, cell, plain, show, visible
+from iriscw.cli.retaining import retain
 from iriscw.cli.tier_options import budgets_of, repository_of
+from iriscw.runtime.vocabulary import MILLISECOND
 
 if TYPE_CHECKING:
     from iriscw._errors import IriscwError
     from iriscw.agent.local import Local
     from iriscw.checkpoint.messages import MoveCheckpoint
     from iriscw.checkpoint.model import ArtifactCopy, ListedArtifact, MovePlan, ShownTier
+    from iriscw.checkpoint.retention import KeptCheckpoint
     from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
     from iriscw.freeze.model import FreezePlan, ThawPlan
 
@@ -91,7 +94,13 @@ class AtHere:
                     await local.machine.tiers.remove(checkpoint)
                     sys.stderr.write(f"iriscw: removed {checkpoint}\n")
                 found = await _listing(local) if asked.removed else there
-            show_listing([each for each in found if _has(each, asked.labels)], form, _COLUMNS, _fields)
+                if asked.policy is not None:
+                    await local.machine.tiers.stored()  # that it cannot be read is an error here: nothing is removed
+                    selected = [each for each in found if _has(each, asked)]
+                    remove = local.machine.tiers.remove
+                    await retain(_candidates(selected), asked.policy, dry_run=asked.dry_run, remove=remove)
+                    found = await _listing(local)
+            show_listing([each for each in found if _has(each, asked)], form, _COLUMNS, _fields)
 
         run_async(listed)
 
@@ -190,8 +199,35 @@ async def _listing(local: Local) -> list[ListedArtifact]:
     return together(found)
 
 
-def _has(each: ListedArtifact, labels: tuple[tuple[str, str], ...]) -> bool:
-    return not labels or (each.manifest is not None and all(pair in each.manifest.labels for pair in labels))
+def _has(each: ListedArtifact, asked: Listing) -> bool:
+    from iriscw.checkpoint.selecting import read_selector
+
+    labels = dict(each.manifest.labels) if each.manifest is not None else None
+    return read_selector(asked.selector).matches(labels) and dict(asked.labels).items() <= (labels or {}).items()
+
+
+def _candidates(found: Sequence[ListedArtifact]) -> list[KeptCheckpoint]:
+    """Return what a policy may let go: of this machine alone. What the repository has is other machines', too."""
+    from iriscw.checkpoint.retention import KeptCheckpoint
+
+    return [
+        KeptCheckpoint(
+            each.artifact,
+            sum(copy.size_bytes for copy in each.copies),
+            each.manifest.sealed_wall_ns // MILLISECOND,
+            each.manifest.labels,
+            needed=needed_by(each.manifest.frozen.guard, [name for copy in each.copies for name in copy.pinned_by]),
+        )
+        for each in found
+        if each.manifest is not None and all(copy.tier != REPOSITORY for copy in each.copies)
+    ]
+
+
+def needed_by(guard: str, pins: Sequence[str]) -> str:
+    """Say who needs a checkpoint, if somebody of this machine does: ``guard`` is the folder of its attempt."""
+    if guard and Path(guard).is_dir():
+        return "it is of a job's task, whose attempt is still here"
+    return f"operation {pins[0]} uses it" if pins else ""
 
 
 def _check_needed(there: Sequence[ListedArtifact], checkpoint: str) -> None:
@@ -201,7 +237,7 @@ def _check_needed(there: Sequence[ListedArtifact], checkpoint: str) -> None:
         CheckpointNeeded: its attempt is still there.
     """
     guards = [each.manifest.frozen.guard for each in there if each.artifact == checkpoint and each.manifest]
-    if any(guard and Path(guard).is_dir() for guard in guards):
+    if any(needed_by(guard, ()) for guard in guards):
         from iriscw.nodes.errors import CheckpointNeeded
 
         raise CheckpointNeeded(

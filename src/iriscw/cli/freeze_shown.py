@@ -21,6 +21,7 @@ from iriscw.cli.output import emit, show, to_json, to_yaml, visible
 
 if TYPE_CHECKING:
     from iriscw._errors import IriscwError
+    from iriscw.checkpoint.retention import RetentionPolicy
     from iriscw.freeze.messages import OperationChanged, OperationEnded
     from iriscw.freeze.model import FreezePlan, Progress, ThawPlan
 
@@ -74,11 +75,17 @@ Ended: TypeAlias = "tuple[Done | IriscwError, BaseException | None]"
 
 @attrs.frozen
 class Listing:
-    """Which checkpoints are listed: those with all ``labels``, once some are ``removed`` and one is ``released``."""
+    """Which checkpoints are listed: those with all ``labels`` that the ``selector`` wants, once some are ``removed``
+    and one is ``released``.
+    """
 
     labels: tuple[tuple[str, str], ...] = ()
     removed: tuple[str, ...] = ()
     released: str | None = None
+    selector: str = ""
+    policy: RetentionPolicy | None = None
+    """Which of them are removed, too; with ``dry_run`` that is only said."""
+    dry_run: bool = False
 
 
 class Backend(Protocol):

@@ -11,10 +11,12 @@ from iriscw.cli.connection import connection_options
 from iriscw.cli.freeze_shown import Backend, Listing, refuse_options
 from iriscw.cli.kinds import Duration
 from iriscw.cli.output import format_option
+from iriscw.cli.retaining import Retention
 from iriscw.cli.tier_options import fetch_option, place_options, tier_option
 from iriscw.runtime.vocabulary import SECOND
 
 if TYPE_CHECKING:
+    from iriscw.checkpoint.retention import RetentionPolicy
     from iriscw.freeze.model import Hook
 
 
@@ -180,6 +182,14 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
 @click.command()
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Only those with all of these labels.")
 @click.option(
+    "-l",
+    "--selector",
+    default="",
+    metavar="SELECTOR",
+    help="Only those whose labels are so: NAME=VALUE, NAME!=VALUE, NAME in (A,B), NAME notin (A,B), NAME, !NAME; "
+    "several with commas between them.",
+)
+@click.option(
     "--remove", "removed", multiple=True, metavar="CHECKPOINT", help="Remove this one, and list the rest. Repeatable."
 )
 @click.option(
@@ -188,6 +198,16 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
     metavar="CHECKPOINT",
     help="Forget the operation that uses this one, if nothing else is left of it: then --remove takes it.",
 )
+@click.option(
+    "--retain",
+    "policy",
+    type=Retention(),
+    metavar="POLICY",
+    help="Of those that are selected, remove the oldest beyond max-checkpoints=N or max-total-size=SIZE, and all "
+    "beyond max-age=TIME or max-checkpoint-size=SIZE; several with commas between them. per=LABEL counts for each "
+    "value of a label, as per=job. What is in use, or is a suspended task's, stays.",
+)
+@click.option("--dry-run", is_flag=True, help="With --retain: only say what would be removed.")
 @agent_option
 @cluster_option
 @node_option
@@ -195,10 +215,24 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
 @place_options
 @format_option
 def checkpoints(
-    *, labels: tuple[str, ...], removed: tuple[str, ...], released: str | None, cluster: bool, form: str, **given: Any
+    *,
+    labels: tuple[str, ...],
+    selector: str,
+    removed: tuple[str, ...],
+    released: str | None,
+    policy: RetentionPolicy | None,
+    dry_run: bool,
+    cluster: bool,
+    form: str,
+    **given: Any,
 ) -> None:
     """List the checkpoints of this machine, and take up what killed commands left; or those of a cluster's nodes."""
-    asked = Listing(_labels(labels), removed, released)
+    from iriscw.checkpoint.selecting import read_selector
+
+    if dry_run and policy is None:
+        raise click.UsageError("--dry-run: only with --retain")
+    read_selector(selector)  # before anything is removed or taken up
+    asked = Listing(_labels(labels), removed, released, selector, policy, dry_run)
     backend = _backend(given, cluster=cluster)
     backend.refuse(given)
     backend.checkpoints(asked, form)

@@ -454,18 +454,23 @@ class Client:
         request = RestoreCheckpointRequest(idempotency_key=key, checkpoint_id=wanted, node=node or where, force=force)
         return await at_nodes.follow(self._calls, "RestoreCheckpoint", request, key, seen)
 
-    async def checkpoints(self, *, node: str = "", labels: Mapping[str, str] | None = None) -> list[Checkpoint]:
-        """List the checkpoints of all nodes, as their agents last told of them.
+    async def checkpoints(
+        self, selector: str = "", *, node: str = "", labels: Mapping[str, str] | None = None
+    ) -> list[Checkpoint]:
+        """List the checkpoints of all nodes, each once, the latest first, as the nodes' agents last told of them.
 
         Args:
-            node: only those on it.
+            selector: only those whose labels are so, as Kubernetes writes it: ``model=a,version!=2``,
+                ``model in (a,b)``, ``model notin (a,b)``, ``model``, ``!model``.
+            node: only those on it, and only their copies there.
             labels: only those with all of these.
 
         Raises:
+            InvalidArgument: the selector is malformed.
             NoSuchNode: no agent has ever dialled from it.
             OperationError: the controller cannot be reached.
         """
-        return await at_nodes.listing(self._calls, node, labels or {})
+        return await at_nodes.listing(self._calls, selector, node, labels or {})
 
     async def nodes(self) -> list[NodeStatus]:
         """List the nodes that agents have dialled from.

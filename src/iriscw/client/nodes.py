@@ -38,8 +38,22 @@ Seen = Callable[[OrderStatus], None]
 
 
 @attrs.frozen
+class CheckpointCopy:
+    """Where a checkpoint lies: in one tier of one node."""
+
+    node: str
+    tier: str
+    """``ram``, ``disk``, or ``path:`` and a folder."""
+    size_bytes: int
+    trouble: str = ""
+    """Why it cannot be used; empty if it can."""
+    unknown_since_ms: int = 0
+    """Since when its node's agent is not heard of, and nobody can say whether it is still there; 0: it is."""
+
+
+@attrs.frozen
 class Checkpoint:
-    """One copy of a checkpoint, on one node. ``await delete()`` removes it there."""
+    """A checkpoint on nodes of a cluster. Node, tier, size and trouble are those of the copy to use."""
 
     id: str
     node: str
@@ -57,26 +71,40 @@ class Checkpoint:
     unknown_since_ms: int = 0
     """Since when its node's agent is not heard of, and nobody can say whether it is still there; 0: it is."""
     _calls: MethodCalls | None = attrs.field(default=None, repr=False, eq=False)
+    copies: tuple[CheckpointCopy, ...] = attrs.field(
+        default=attrs.Factory(lambda made: (made._only_copy(),), takes_self=True), kw_only=True
+    )
+    """All copies that the listing had, the one to use first."""
+
+    def _only_copy(self) -> CheckpointCopy:
+        return CheckpointCopy(self.node, self.tier, self.size_bytes, self.trouble, self.unknown_since_ms)
 
     async def delete(self) -> None:
-        """Remove it from its node.
+        """Remove all of its ``copies``, one node after the other; the first that cannot be removed is the error.
 
         Raises:
-            AgentAway: the node's agent is not heard of now.
+            AgentAway: a node's agent is not heard of now.
+            CheckpointNeeded: a suspended task goes on from it.
             OrderFailed: it was not removed: a restore uses it, say.
             OperationError: the controller cannot be reached.
         """
         if self._calls is None:
             raise InvalidArgument("this checkpoint was not given by a client")
-        key = uuid.uuid4().hex
-        request = DeleteCheckpointRequest(idempotency_key=key, checkpoint_id=self.id, node=self.node)
-        await follow(self._calls, "DeleteCheckpoint", request, key, None)
+        for node in dict.fromkeys(copy.node for copy in self.copies):
+            key = uuid.uuid4().hex
+            request = DeleteCheckpointRequest(idempotency_key=key, checkpoint_id=self.id, node=node)
+            await follow(self._calls, "DeleteCheckpoint", request, key, None)
 
 
 def checkpoint(sent: NodeCheckpoint, calls: MethodCalls) -> Checkpoint:
     """Read a checkpoint."""
     found = sent.checkpoint or CheckpointView()
+    copies = tuple(
+        CheckpointCopy(each.node, each.tier, each.size_bytes, each.trouble, each.unknown_since_ms)
+        for each in sent.copies
+    )
     return Checkpoint(
+        copies=copies,
         id=found.checkpoint_id,
         node=sent.node,
         tier=found.tier,
@@ -162,15 +190,15 @@ def checkpoint_request(
     )
 
 
-async def listing(calls: MethodCalls, node: str, labels: Mapping[str, str]) -> list[Checkpoint]:
-    """List checkpoints."""
-    request = ListNodeCheckpointsRequest(node=node, labels=dict(labels))
-    found: dict[tuple[str, str, str], Checkpoint] = {}  # a stream that broke begins anew
+async def listing(calls: MethodCalls, selector: str, node: str, labels: Mapping[str, str]) -> list[Checkpoint]:
+    """List checkpoints, the latest first."""
+    request = ListNodeCheckpointsRequest(node=node, labels=dict(labels), selector=selector)
+    found: dict[str, Checkpoint] = {}  # a stream that broke begins anew
     async with aclosing(calls.stream("ListNodeCheckpoints", lambda: request, NodeCheckpoint)) as sent:
         async for each in sent:
             one = checkpoint(each, calls)
-            found[one.node, one.id, one.tier] = one
-    return list(found.values())
+            found[one.id] = one
+    return sorted(found.values(), key=lambda each: (-each.sealed_at_ms, each.id))
 
 
 async def follow(

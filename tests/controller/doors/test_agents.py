@@ -84,6 +84,7 @@ async def test_it_says_what_there_is(world):
     assert shown.checkpoints == 1
     (found,) = await world.stream("ListNodeCheckpoints", v1.ListNodeCheckpointsRequest(), v1.NodeCheckpoint)
     assert (found.checkpoint, found.node, found.unknown_since_ms) == (row, "n1", shown.since_ms)
+    assert found.copies == [v1.CheckpointCopy(node="n1", tier="disk", size_bytes=7, unknown_since_ms=shown.since_ms)]
     await world.restart()
     assert (await nodes(world))["n1"].state is v1.NodeState.UNKNOWN
 
@@ -161,6 +162,35 @@ async def test_starts_of_one_agent(world):
         assert (first.refused.reason, first.refused.retry_after_ms) == (v1.AgentRefusal.FENCED, 0)
     async with dialled(world, hello(starts=3)) as (_, first):
         assert first.welcome is not None
+
+
+async def test_the_registry(world):
+    """A checkpoint with copies on two nodes is one entry; selectors choose, and one that is none is refused."""
+    disk = v1.CheckpointView(checkpoint_id="ck-1", tier="disk", size_bytes=7, labels={"model": "a"}, sealed_at_ms=5)
+    ram = v1.CheckpointView(checkpoint_id="ck-1", tier="ram", size_bytes=7, trouble="torn")
+    other = v1.CheckpointView(checkpoint_id="ck-2", tier="ram", size_bytes=1, trouble="torn")
+    async with (
+        dialled(world, hello()) as (one, _),
+        dialled(world, hello("n2"), world.tokens.agent_token("n2")) as (two, _),
+    ):
+        for node, call, rows in (("n1", one, [ram, other]), ("n2", two, [disk])):
+            await call.receive()
+            await call.send(report(checkpoints=rows))
+            await call.receive()
+            await until_state(world, v1.NodeState.CONNECTED, node)
+        for selector, wanted in (("", ["ck-1", "ck-2"]), ("model=a", ["ck-1"]), ("!model", []), ("model!=a", [])):
+            request = v1.ListNodeCheckpointsRequest(selector=selector)
+            found = await world.stream("ListNodeCheckpoints", request, v1.NodeCheckpoint)
+            assert [each.checkpoint.checkpoint_id for each in found] == wanted
+        found = await world.stream("ListNodeCheckpoints", v1.ListNodeCheckpointsRequest(), v1.NodeCheckpoint)
+        assert (found[0].checkpoint, found[0].node) == (disk, "n2")
+        assert [(copy.node, copy.tier, copy.trouble) for copy in found[0].copies] == [
+            ("n2", "disk", ""),
+            ("n1", "ram", "torn"),
+        ]
+    wrong = v1.ListNodeCheckpointsRequest(selector="=x")
+    with pytest.raises(InvalidArgument, check=that(names="=x")):
+        await world.stream("ListNodeCheckpoints", wrong, v1.NodeCheckpoint)
 
 
 async def test_orders_pass_and_are_let_go(world):

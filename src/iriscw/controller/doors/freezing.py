@@ -13,6 +13,7 @@ import attrs
 
 from iriscw._errors import ActorStopped, InvalidArgument, NoSuchActor
 from iriscw.checkpoint.drivers.loading import NoSuchTier, named_tier
+from iriscw.checkpoint.selecting import read_selector
 from iriscw.controller.checkpoint_labels import MAX_USER_LABELS, task_labels, without_gpus
 from iriscw.controller.doors.access import JOB_ID, Access
 from iriscw.controller.doors.agents import AgentBoard
@@ -68,6 +69,7 @@ from iriscw.nodes.model import (
     ThawOrder,
     TierRow,
 )
+from iriscw.nodes.registry import RegisteredCheckpoint, joined
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.rpc.rules import ServicePart
@@ -118,19 +120,17 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
         return v1.ListNodesResponse(nodes=[_node_status(view) for view in found if view is not None])
 
     async def list_node_checkpoints(self, message: v1.ListNodeCheckpointsRequest) -> AsyncIterator[v1.NodeCheckpoint]:
-        """Yield the checkpoints of all nodes, or of one, as they were last known."""
+        """Yield each checkpoint of all nodes, or of one, once, as its copies were last known."""
         self._access.admin()
-        wanted = dict(message.labels)
+        wanted, selector = dict(message.labels), read_selector(message.selector)
         names = await self._names()
         if message.node and message.node not in names:
             raise NoSuchNode(f"no agent has dialled from a node {message.node[:80]!r}")
-        for node in (message.node,) if message.node else names:
-            view = await self._view(node, (CHECKPOINT,))
-            if view is None:
-                continue
-            for row in view.facts:
-                if isinstance(row, CheckpointRow) and wanted.items() <= dict(row.labels).items():
-                    yield _node_checkpoint(view, row)
+        views = [await self._view(node, (CHECKPOINT,)) for node in ((message.node,) if message.node else names)]
+        for entry in joined([view for view in views if view is not None]):
+            labels = dict(entry.told.row.labels)
+            if wanted.items() <= labels.items() and selector.matches(None if entry.told.row.trouble else labels):
+                yield _node_checkpoint(entry)
 
     async def _names(self) -> tuple[str, ...]:
         names: tuple[str, ...] = await self._access.ask(AGENTS, ListNodes())
@@ -439,6 +439,20 @@ def _node_status(view: NodeView) -> v1.NodeStatus:
     return status
 
 
-def _node_checkpoint(view: NodeView, row: CheckpointRow) -> v1.NodeCheckpoint:
-    unknown = view.since_wall_ns // MILLISECOND if view.state is NodeState.UNKNOWN else 0
-    return v1.NodeCheckpoint(node=view.node, checkpoint=nodes_wire.checkpoint_view(row), unknown_since_ms=unknown)
+def _node_checkpoint(entry: RegisteredCheckpoint) -> v1.NodeCheckpoint:
+    told = entry.told
+    return v1.NodeCheckpoint(
+        node=told.node,
+        checkpoint=nodes_wire.checkpoint_view(told.row),
+        unknown_since_ms=told.unknown_since_ms,
+        copies=[
+            v1.CheckpointCopy(
+                node=copy.node,
+                tier=copy.row.tier,
+                size_bytes=copy.row.size_bytes,
+                trouble=copy.row.trouble,
+                unknown_since_ms=copy.unknown_since_ms,
+            )
+            for copy in entry.copies
+        ],
+    )

@@ -34,6 +34,7 @@ __all__ = (
     "CapabilitiesRequest",
     "CapabilitiesResponse",
     "CheckpointContainerRequest",
+    "CheckpointCopy",
     "CheckpointPlace",
     "CheckpointRequest",
     "CheckpointResponse",
@@ -1786,6 +1787,31 @@ default_message_pool.register_message("iriscw.v1", "CheckpointContainerRequest",
 
 
 @dataclass(eq=False, repr=False)
+class CheckpointCopy(betterproto2.Message):
+    node: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    tier: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    The name of a tier, or "path:" and a folder.
+    """
+
+    size_bytes: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+
+    trouble: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    What is wrong with it; empty if nothing is.
+    """
+
+    unknown_since_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+    """
+    Since when nobody can say whether it is still there; 0: it is.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "CheckpointCopy", CheckpointCopy)
+
+
+@dataclass(eq=False, repr=False)
 class CheckpointPlace(betterproto2.Message):
     """
     One copy of a checkpoint.
@@ -3057,6 +3083,11 @@ class ListNodeCheckpointsRequest(betterproto2.Message):
     Only those with all of these labels.
     """
 
+    selector: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Only those whose labels are so, in the forms that Kubernetes has: `model=a,version!=2`. Empty: all.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "ListNodeCheckpointsRequest", ListNodeCheckpointsRequest)
 
@@ -3383,6 +3414,10 @@ default_message_pool.register_message("iriscw.v1", "MoveRequest", MoveRequest)
 
 @dataclass(eq=False, repr=False)
 class NodeCheckpoint(betterproto2.Message):
+    """
+    A checkpoint, once, and all places where it lies. The first three fields are those of the copy to use.
+    """
+
     node: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     checkpoint: "CheckpointView | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
@@ -3393,6 +3428,11 @@ class NodeCheckpoint(betterproto2.Message):
     unknown_since_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
     """
     Since when nobody can say whether it is still there; 0: it is.
+    """
+
+    copies: "list[CheckpointCopy]" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    That to use first.
     """
 
 

@@ -1,0 +1,53 @@
+"""How a policy is applied: what turns out to be needed takes its place, and an error leaves the rest."""
+
+import anyio
+import pytest
+
+from iriscw.checkpoint.retention import KeptCheckpoint, RetentionPolicy
+from iriscw.cli.retaining import retain
+from iriscw.client.errors import OrderFailed
+from iriscw.freeze.model import ArtifactInUse
+from iriscw.nodes.errors import AgentAway, CheckpointNeeded
+
+CANDIDATES = [KeptCheckpoint(f"ck-{number}", 1, number) for number in (1, 2, 3, 4)]
+
+
+def applied(errors, policy, **more):
+    """Apply a policy where some cannot be removed; return what was."""
+    removed = []
+
+    async def remove(checkpoint):
+        if checkpoint in errors:
+            raise errors[checkpoint]
+        removed.append(checkpoint)
+
+    async def apply():
+        await retain(CANDIDATES, policy, remove=remove, **{"dry_run": False, **more})
+
+    anyio.run(apply)
+    return removed
+
+
+NEEDED = (CheckpointNeeded("x"), ArtifactInUse("x"), OrderFailed("x", operation="o", outcome="refused", kind="y"))
+
+
+@pytest.mark.parametrize("error", NEEDED)
+def test_what_turns_out_to_be_needed(error, capsys):
+    """It stays and is counted, so another one goes in its place; and it is asked for once."""
+    assert applied({"ck-1": error}, RetentionPolicy(max_checkpoints=2)) == ["ck-2", "ck-3"]
+    assert capsys.readouterr().err.count("ck-1 stays") == 1
+
+
+def test_a_dry_run(capsys):
+    """It removes nothing."""
+    assert applied({}, RetentionPolicy(max_checkpoints=2), dry_run=True) == []
+    assert capsys.readouterr().err.splitlines() == [
+        "iriscw: would remove ck-1: beyond max-checkpoints",
+        "iriscw: would remove ck-2: beyond max-checkpoints",
+    ]
+
+
+def test_an_error_is_told():
+    """Nothing is guessed of a node that does not answer."""
+    with pytest.raises(AgentAway):
+        applied({"ck-1": AgentAway("away")}, RetentionPolicy(max_checkpoints=2))

@@ -1,0 +1,110 @@
+"""The registry: one entry for each checkpoint, from what mirrors hold."""
+
+import random
+import time
+import tracemalloc
+
+import pytest
+from hypothesis import given, strategies as st
+
+from iriscw.nodes.model import CheckpointRow, NodeState, NodeView
+from iriscw.nodes.registry import joined
+from profiles import examples
+
+ROWS = st.builds(
+    CheckpointRow,
+    checkpoint=st.sampled_from(["ck-1", "ck-2", "ck-3"]),
+    tier=st.sampled_from(["ram", "disk"]),
+    size_bytes=st.integers(0, 9),
+    trouble=st.sampled_from(["", "", "torn"]),
+    sealed_at_ms=st.integers(1, 5),
+)
+
+
+def view(node, *rows, state=NodeState.CONNECTED, since_s=0):
+    """Return what a mirror says."""
+    return NodeView(node, state, since_s * 10**9, None, None, rows)
+
+
+VIEWS = st.lists(
+    st.builds(
+        lambda node, rows, state: view(node, *rows, state=state, since_s=7),
+        st.sampled_from(["n1", "n2", "n3"]),
+        st.lists(ROWS, max_size=4, unique_by=lambda row: (row.checkpoint, row.tier)),
+        st.sampled_from(NodeState),
+    ),
+    max_size=3,
+    unique_by=lambda each: each.node,
+)
+
+
+def test_copies_of_one_checkpoint():
+    """It is one entry; the first copy is one that can be used, of a node that is heard of."""
+    whole = CheckpointRow("ck-1", "disk", 4, sealed_at_ms=5, labels=(("model", "a"),))
+    torn = CheckpointRow("ck-1", "ram", 0, "torn")
+    away = view("n1", whole, state=NodeState.UNKNOWN, since_s=9)
+    (entry,) = joined([away, view("n2", torn, whole)])
+    assert [(copy.node, copy.row.tier, copy.unknown_since_ms) for copy in entry.copies] == [
+        ("n2", "disk", 0),
+        ("n1", "disk", 9000),
+        ("n2", "ram", 0),
+    ]
+    assert entry.told is entry.copies[0]
+
+
+@examples(100)
+@given(VIEWS, st.randoms(use_true_random=False))
+def test_every_copy_is_in_one_entry(views, rng):
+    """Whatever the order in which mirrors answer; and nothing is told of a checkpoint by a copy that cannot be read."""
+    entries = list(joined(views))
+    told = [(each.node, row) for each in views for row in each.facts]
+    assert sorted((c.node, c.row.checkpoint, c.row.tier) for e in entries for c in e.copies) == sorted(
+        (node, row.checkpoint, row.tier) for node, row in told
+    )
+    assert len({entry.checkpoint for entry in entries}) == len(entries)
+    for entry in entries:
+        assert {copy.row.checkpoint for copy in entry.copies} == {entry.checkpoint}
+        assert not entry.told.row.trouble or all(copy.row.trouble for copy in entry.copies)
+    assert list(joined(rng.sample(views, len(views)))) == entries
+
+
+def fleet(checkpoints):
+    """Return mirrors with so many checkpoints, each of which has two copies on one node and one on another."""
+    nodes = checkpoints // 1000
+    rows = [[] for _ in range(nodes)]
+    for number in range(checkpoints):
+        for at, tier in ((number, "ram"), (number, "disk"), (number + 1, "disk")):
+            rows[at % nodes].append(CheckpointRow(f"ck-{number:06}", tier, 1, sealed_at_ms=number))
+    for each in rows:
+        random.Random(1).shuffle(each)
+    return [view(f"n{number}", *each) for number, each in enumerate(rows)]
+
+
+def seconds(views):
+    """Return the least CPU time that a join takes."""
+    took = []
+    for _ in range(3):
+        begun = time.process_time()
+        for _entry in joined(views):
+            pass
+        took.append(time.process_time() - begun)
+    return min(took)
+
+
+@pytest.mark.slow
+def test_it_is_linear():
+    """A hundred thousand checkpoints take at most twice what ten times ten thousand do, in time, and in memory."""
+    few, many = fleet(10_000), fleet(100_000)
+    assert seconds(many) < 20 * seconds(few)
+    assert peak_bytes(many) < 20 * peak_bytes(few)
+
+
+def peak_bytes(views):
+    """Return the most memory that a join takes while its entries are passed on, one by one."""
+    tracemalloc.start()
+    try:
+        for _entry in joined(views):
+            pass
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
