@@ -464,9 +464,9 @@ async def test_a_prefix_is_a_world_of_its_own(stage: Stage) -> None:
 async def test_another_region_is_found() -> None:
     """A bucket that says which region it is in is asked there."""
     async with staged(region="eu-real-1") as stage:
-        store = stage.store()
-        await store.put("k", b"x")
-        assert await read_whole(store, "k", limit_bytes=10) == b"x"
+        store, body = stage.store(attrs.evolve(QUICK, part_bytes=1 << 20)), b"x" * (HASHED_AT_ONCE_BYTES + 1)
+        await store.put("k", body)  # is sent twice
+        assert await read_whole(store, "k", limit_bytes=1 << 20) == body
 
 
 async def test_over_tls(monkeypatch, tmp_path) -> None:
