@@ -146,6 +146,29 @@ async def test_an_interruption_undoes_it(tmp_path, places, monkeypatch):
     assert (places.whole(), places.debris()) == (["ram"], [])
 
 
+async def test_an_interruption_while_it_is_read_back_undoes_it(tmp_path, places, monkeypatch):
+    """What the repository has stored stays there, whole; nothing goes from here."""
+    began, ends = anyio.Event(), []
+
+    async def hang(self, artifact, report):
+        began.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(MemoryRepository, "verify", hang)
+
+    async def run():
+        move = MoveCheckpoint(MovePlan("mv-1", "ck-1", "repository"))
+        await local_of(tmp_path, places).run(move, changed=ends.append)
+
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await began.wait()
+            tasks.cancel_scope.cancel()
+    assert (ends[-1].outcome, ends[-1].kind) == (Outcome.STAYED, "Cancelled")
+    assert (places.whole(), places.debris()) == (["ram", "repository"], [])
+
+
 async def test_what_is_thawed_is_not_moved(tmp_path, places):
     """Nor moved by two: whoever comes second is told so, and touches nothing."""
     with claim(thawed_by_us("ck-1")), pytest.raises(TargetBusy):

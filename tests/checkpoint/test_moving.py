@@ -18,6 +18,7 @@ from iriscw.checkpoint.effects import CopyOver, DropSource, PublishCopy, UndoCop
 from iriscw.checkpoint.messages import MoveCheckpoint
 from iriscw.checkpoint.model import ChunkDamaged, MovePhase, MovePlan
 from iriscw.checkpoint.moving import MoveTurn
+from iriscw.checkpoint.records import MoveBegan
 from iriscw.freeze.messages import CancelOperation
 from iriscw.freeze.model import ArtifactInUse, ArtifactUnknown, Outcome, TaskIdentity
 from iriscw.objects.ports import StoreUnreachable
@@ -369,17 +370,36 @@ def test_a_damaged_copy_keeps_the_good_one(tmp_path):
     assert (other.tiers().folders["disk"].listing(), other.debris()) == ([], [])
 
 
-@pytest.mark.parametrize("lie", ["damaged", "another"])
-def test_what_the_repository_has_is_compared_before_the_source_goes(tmp_path, lie):
-    """Chunks that it shares may be damaged by then, or somebody stored another one in its place (C10)."""
+def test_what_a_repository_stores_is_read_back(tmp_path):
+    """Before the source goes, while it still copies: chunks that it shares may be damaged (C10)."""
+    places = Places(tmp_path)
+    move = begun(places, "ram", "repository")
+    places.repository.failing = {"verify": ChunkDamaged("a chunk is damaged", "p")}
+    run(move)
+    assert (outcome(move), move.ended.kind) == (Outcome.STAYED, "ChunkDamaged")
+    assert [record.phase for record in move.records if isinstance(record, MoveBegan)] == []
+    assert (places.whole(), places.debris()) == (["ram", "repository"], [])
+    places.repository.failing = {}
+    places.repository.asked.clear()
+    run(Moving(places, MovePlan("mv-2", "ck-1", "repository")))
+    assert (places.repository.asked, places.whole()) == (["store", "verify", "manifest"], ["repository"])
+
+
+def test_what_stays_here_is_not_read_back(tmp_path):
+    """Nothing is at stake, and it would take as long again."""
+    places = Places(tmp_path)
+    run(begun(places, "ram", "repository", keep=True))
+    assert places.repository.asked == ["store", "manifest"]
+
+
+def test_another_one_in_the_repository_keeps_the_source(tmp_path):
+    """Somebody has stored it in the place of this one, since it was read back (C10)."""
     places, other = Places(tmp_path), Places(tmp_path / "other")
     move = begun(places, "ram", "repository")
     run(begun(other, "ram", "repository"))
 
     async def before(effect):
-        if isinstance(effect, DropSource) and lie == "damaged":
-            places.repository.failing = {"verify": ChunkDamaged("a chunk is damaged", "p")}
-        elif isinstance(effect, DropSource):
+        if isinstance(effect, DropSource):
             places.repository.kept = other.repository.kept
 
     move.before = before
@@ -441,7 +461,7 @@ def test_the_repository_is_asked_last(tmp_path):
     assert (outcome(move), places.whole()) == (Outcome.MOVED, ["ram", "repository"])
 
 
-@pytest.mark.parametrize("method", ["store", "manifest", "fetch", "remove"])
+@pytest.mark.parametrize("method", ["store", "verify", "manifest", "fetch", "remove"])
 @pytest.mark.parametrize(("source", "target"), WAYS[2:])
 def test_a_repository_that_does_not_answer(tmp_path, source, target, method):
     """Silence is no absence: nothing goes for it, and nothing is left (C10, C11)."""
@@ -536,7 +556,7 @@ def test_what_cannot_be_removed_is_tried_again_and_said(tmp_path):
     ended = _failing(state, DropSource("mv-1", "ck-1", "ram", "disk", "", keep=False))
     assert ended.outcome is Outcome.COPIED
     assert "busy" in ended.text
-    copying = Failed(moving.KEY, CopyOver("mv-1", "ck-1", "ram", "disk", 1), OSError("torn"))
+    copying = Failed(moving.KEY, CopyOver("mv-1", "ck-1", "ram", "disk", 1, keep=False), OSError("torn"))
     moving.evolve(state, moving.failed(state, copying, FakeContext()).records[0])
     ended = _failing(state, UndoCopy("mv-1", "ck-1", "ram", "disk"))
     assert (ended.outcome, "torn" in ended.text, "busy" in ended.text) == (Outcome.STAYED, True, True)

@@ -9,7 +9,8 @@ value        what is done                                                       
 OpenSource   finds the checkpoint, pins it where it lies, looks whether the target has  SourceOpened
              it
 CopyOver     takes room at the target, copies, compares every byte with the manifest;   None
-             or compares what the target has already
+             or compares what the target has already; reads back what a repository has
+             stored, unless the source is kept
 PublishCopy  makes the copy visible, pinned                                             None
 DropSource   removes what the copy was made of, unless it is kept or used; unpins both  why it stays: a text
 UndoCopy     removes what was written at the target, unpins                             None
@@ -54,6 +55,8 @@ class CopyOver:
     source: str
     target: str
     size_bytes: int
+    keep: bool
+    """Whether the source stays: then a repository need not read back what it has stored."""
 
 
 @message

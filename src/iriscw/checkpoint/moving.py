@@ -8,9 +8,9 @@ r"""The life of one move: a checkpoint comes to another tier, and goes from wher
 
 Theory of operation. The source is pinned from OPENING on, and the target from before its copy can be seen, so nobody
 removes either meanwhile. The copy is made under the name of the move and is nobody's until PUBLISHING: every byte of it
-was compared with the manifest by then, and is on the disk. Only in DROPPING the source goes, and only if the target has
-the checkpoint with the same manifest at that moment: a target in memory may have lost it with a reboot (INV-C10). So at
-every instant one of the two has all of it.
+was compared with the manifest by then, and is on the disk; what a repository has stored was read back, if the source is
+to go. Only in DROPPING the source goes, and only if the target has the checkpoint with the same manifest at that
+moment: a target in memory may have lost it with a reboot (INV-C10). So at every instant one of the two has all of it.
 
 Entering a phase is a record, and the phase's effect leaves only when that record is on the disk. What was left before
 PUBLISHING is undone: nothing of it is at the target, and the source is as it was. What was left later is finished. A
@@ -89,7 +89,7 @@ PHASES: Mapping[Phase, MoveRow] = {
 """The life of a move. NEW and OVER owe nothing. A target that has lost its copy undoes a move in DROPPING, too."""
 
 CANCELLABLE = (Phase.OPENING, Phase.COPYING)
-"""Later than that it comes to its end. That takes no time, unless a repository is read back before the source goes."""
+"""Later than that it comes to its end, which takes no time."""
 
 
 @attrs.define(eq=False)
@@ -241,7 +241,7 @@ def _effect(move: CheckpointMove) -> CopyOver | PublishCopy | DropSource | UndoC
         case Phase.COPYING:
             assert move.opened is not None
             size = move.opened.size_bytes
-            return CopyOver(plan.operation, plan.artifact, move.source, plan.target, size)
+            return CopyOver(plan.operation, plan.artifact, move.source, plan.target, size, plan.keep)
         case Phase.PUBLISHING:
             return PublishCopy(plan.operation, plan.artifact, plan.target)
         case Phase.DROPPING:

@@ -1,18 +1,21 @@
 """Objects in a bucket: the contract, over HTTP to a simulated service; what becomes of failures; what is sent."""
 
 import asyncio
+import hashlib
 import ssl
 
 import anyio
 import attrs
 import pytest
 import trustme
+from botocore.auth import S3SigV4Auth
 from s3_stage import AWS_SMALL, BUCKET, COREWEAVE_SMALL, KEY, QUICK, Stage, staged
 
 from iriscw.objects.drivers import s3_client
 from iriscw.objects.drivers.failure import NoStoreCredentials, NoSuchBucket
 from iriscw.objects.drivers.opening import open_store, opener
 from iriscw.objects.drivers.s3 import S3ObjectStore
+from iriscw.objects.drivers.s3_body import HASHED_AT_ONCE_BYTES, HashedBody
 from iriscw.objects.drivers.s3_place import S3Place
 from iriscw.objects.drivers.transfer import read_whole
 from iriscw.objects.ports import (
@@ -461,13 +464,13 @@ async def test_a_prefix_is_a_world_of_its_own(stage: Stage) -> None:
 async def test_another_region_is_found() -> None:
     """A bucket that says which region it is in is asked there."""
     async with staged(region="eu-real-1") as stage:
-        store = stage.store()
-        await store.put("k", b"x")
-        assert await read_whole(store, "k", limit_bytes=10) == b"x"
+        store, body = stage.store(attrs.evolve(QUICK, part_bytes=1 << 20)), b"x" * (HASHED_AT_ONCE_BYTES + 1)
+        await store.put("k", body)  # is sent twice
+        assert await read_whole(store, "k", limit_bytes=1 << 20) == body
 
 
 async def test_over_tls(monkeypatch, tmp_path) -> None:
-    """The certificate must be known; digests of bodies are MD5 alone, which is not computed on the event loop."""
+    """The certificate must be known; what is sent is signed as over plain HTTP."""
     authority = trustme.CA()
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert(f"{BUCKET}.cwobject.com").configure_cert(tls)
@@ -478,12 +481,66 @@ async def test_over_tls(monkeypatch, tmp_path) -> None:
         authority.cert_pem.write_to_path(str(file))
         monkeypatch.setenv("AWS_CA_BUNDLE", str(file))
         await stage.store().put("k", b"x")
-        assert stage.server.served[0].header("x-amz-content-sha256") == "UNSIGNED-PAYLOAD"
-        assert stage.server.served[0].header("content-md5")
+        assert stage.server.served[0].header("x-amz-content-sha256") == hashlib.sha256(b"x").hexdigest()
+
+
+@pytest.mark.parametrize("size", [1, HASHED_AT_ONCE_BYTES, HASHED_AT_ONCE_BYTES + 1])
+async def test_a_body_has_one_digest(stage: Stage, size) -> None:
+    """The signature covers it, whether it is hashed at once or in a thread."""
+    store, body = stage.store(attrs.evolve(QUICK, part_bytes=1 << 20)), b"x" * size
+    await store.put("k", body)
+    (request,) = stage.server.served
+    assert request.header("x-amz-content-sha256") == hashlib.sha256(body).hexdigest()
+    assert not request.header("content-md5")
+    assert stage.bodies() == {"k": body}
+
+
+async def test_a_long_body_is_not_hashed_on_the_event_loop(stage: Stage, monkeypatch) -> None:
+    """The signature takes the digest that a thread has made."""
+
+    def hashed(self, request) -> str:
+        raise AssertionError("botocore hashes it")
+
+    monkeypatch.setattr(S3SigV4Auth, "payload", hashed)
+    await stage.store(attrs.evolve(QUICK, part_bytes=1 << 20)).put("k", b"x" * (HASHED_AT_ONCE_BYTES + 1))
+    assert [*stage.bodies()] == ["k"]
+
+
+def test_a_body_is_not_copied_to_be_measured() -> None:
+    """What it holds is what it was given."""
+    data = b"x" * 100
+    assert HashedBody(data).getbuffer().obj is data
+
+
+async def test_a_configuration_cannot_leave_the_digest_out(stage: Stage, monkeypatch, tmp_path) -> None:
+    """A body without any digest could be damaged on its way, and nobody would know."""
+    file = tmp_path / "config"
+    file.write_text("[default]\ns3 =\n  payload_signing_enabled = false\n", encoding="utf-8")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(file))
+    await stage.store().put("k", b"x")
+    assert stage.server.served[0].header("x-amz-content-sha256") == hashlib.sha256(b"x").hexdigest()
+
+
+async def test_a_bucket_that_locks_objects() -> None:
+    """It wants an MD5 digest: what it refused is sent again with one, and so is all that follows."""
+    async with staged(locks=True) as stage:
+        store = stage.store()
+
+        async def put(key: str) -> None:
+            await store.put(key, b"x" * stage.long_bytes, condition=IfAbsent())
+
+        async with anyio.create_task_group() as tasks:
+            for key in "abc":
+                tasks.start_soon(put, key)
+        refused = len(stage.server.served)
+        await store.put("d", b"x")
+        assert sorted(stage.bodies()) == ["a", "b", "c", "d"]
+        assert stage.server.served[refused].header("content-md5")
+        assert len(stage.server.served) == refused + 1
 
 
 async def test_what_is_sent(stage: Stage) -> None:
-    """No waiting for a go-ahead, digests of bodies, and one mark for a write, however often it is tried."""
+    """No waiting for a go-ahead, a signed digest, and one mark for a write, however often it is tried."""
     stage.surroundings.script("object throttled", True)
     store = stage.store()
     await store.put("k", b"x", condition=IfAbsent())
@@ -492,7 +549,7 @@ async def test_what_is_sent(stage: Stage) -> None:
     assert marks[0] == marks[1] != marks[2]
     for request in stage.server.served:
         assert request.header("expect") == ""
-        assert request.header("content-md5")
+        assert request.header("x-amz-content-sha256") == hashlib.sha256(b"x").hexdigest()
         assert not request.header("x-amz-trailer")
         assert not any(name.startswith("x-amz-checksum") for name in request.headers)
 

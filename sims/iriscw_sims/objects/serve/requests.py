@@ -44,6 +44,8 @@ from iriscw_sims.objects.refusals import Refused
 META = "x-amz-meta-"
 UNSIGNED = "UNSIGNED-PAYLOAD"
 
+LOCKED = "Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with Object Lock parameters"
+
 _SIGNATURE = re.compile(
     r"AWS4-HMAC-SHA256 Credential=([^/\s]+)/\d{8}/([a-z0-9-]+)/s3/aws4_request, "
     r"SignedHeaders=[a-z0-9;-]+, Signature=[0-9A-Za-z]+"
@@ -72,8 +74,13 @@ class HttpRequest:
         return self.headers.get(name, "")
 
 
-def read_request(http: HttpRequest, domain: str) -> tuple[Request, str]:
+def read_request(http: HttpRequest, domain: str, *, locks: bool = False) -> tuple[Request, str]:
     """Return what a request asks for, and the region that it was signed for.
+
+    Args:
+        http: The request.
+        domain: Below which hosts' names begin with a bucket.
+        locks: Whether a body needs a digest beside the one that is signed.
 
     Raises:
         Refused: it is not signed, or not a request of S3's; or its body is not what its headers say.
@@ -83,6 +90,8 @@ def read_request(http: HttpRequest, domain: str) -> tuple[Request, str]:
     if http.header("authorization") and signature is None:
         raise Refused("InvalidArgument", "Unsupported Authorization Type")
     _check_body(http, signed=signature is not None)
+    if locks and http.method == "PUT" and key and not http.header("content-md5"):
+        raise Refused("InvalidRequest", LOCKED)
     query = dict(parse_qsl(http.query, keep_blank_values=True))
     operation = _in_bucket(http, query) if not key else _of_object(http, key, query)
     access_key, region = (signature[1], signature[2]) if signature else ("", "")

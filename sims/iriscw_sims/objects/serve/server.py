@@ -31,6 +31,7 @@ class S3Server(HttpServer):
         domain: Below which hosts' names begin with a bucket.
         region: For which requests have to be signed; empty: any.
         tls: With which certificate; None: plain HTTP.
+        locks: Whether objects are locked when they are written: then their bodies need a digest of their own.
 
     Raises:
         OSError: (on entering) there is no port to be had.
@@ -45,13 +46,14 @@ class S3Server(HttpServer):
         domain: str = "cwobject.com",
         region: str = "",
         tls: ssl.SSLContext | None = None,
+        locks: bool = False,
     ) -> None:
         super().__init__(storage, surroundings, settings, tls=tls)
-        self._domain, self._region = domain, region
+        self._domain, self._region, self._locks = domain, region, locks
 
     async def answered(self, asked: HttpRequest) -> HttpAnswer | None:
         """Return the answer to a request; None: its connection breaks."""
-        request, region = read_request(asked, self._domain)
+        request, region = read_request(asked, self._domain, locks=self._locks)
         if self._region and region not in {"", self._region}:
             return elsewhere(request, self._region)
         outcome = await self.send(request)

@@ -101,12 +101,14 @@ class Carrier:
         Raises:
             NoRoom, StoreFull: the target has no room.
             ArtifactUnknown: it is not where it was, or the target is none.
-            ArtifactRefused: it is not what its manifest says.
+            ArtifactRefused: it is not what its manifest says, or what the repository has stored is not.
         """
         if (repository := self.tiers.repository_named(effect.target)) is not None:
             source = self.tiers.tier(effect.source)
             text = await anyio.to_thread.run_sync(source.text, effect.artifact)
             await repository.store(effect.artifact, source.images(effect.artifact), text, self.report)
+            if not effect.keep:  # chunks that it shares may have been damaged since others stored them
+                await repository.verify(effect.artifact, self.report)
         elif (repository := self.tiers.repository_named(effect.source)) is not None:
             await self._fetch(repository, self.tiers.tier(effect.target), effect)
         else:
@@ -222,8 +224,6 @@ class Carrier:
         try:
             if (repository := self.tiers.repository_named(effect.target)) is not None:
                 there = open_manifest(await repository.manifest(effect.artifact), effect.artifact)
-                if not effect.keep:  # chunks that it shares may have been damaged since they were stored
-                    await repository.verify(effect.artifact, self.report)
             else:
                 target = self.tiers.tier(effect.target)
                 there = await anyio.to_thread.run_sync(target.manifest, effect.artifact)

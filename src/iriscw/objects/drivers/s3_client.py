@@ -4,7 +4,9 @@
   when a connection that was kept breaks, and then a write that may be done once has been tried twice without anybody
   knowing. Whoever repeats must know what came of it before (:mod:`iriscw.objects.drivers.s3_connection`).
 * **No Expect: 100-continue**, with which a silent server is waited for without any time limit.
-* **No checksum trailers**, which not all servers take; bodies have an MD5 digest, which all check.
+* **A body is hashed once**, and not on the loop: its SHA-256 is part of the signature, over HTTPS as well, and all
+  servers check it. No checksum trailers, which not all servers take, and no MD5 digest beside it but where a bucket
+  asks for one.
 * **Nothing blocks the loop**: data files of botocore and certificates are read in threads.
 * **Credentials** come from the environment and from shared files. Asking the machine's metadata service (seconds of
   waiting anywhere but on Amazon) and running programs are left out.
@@ -22,6 +24,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import anyio.to_thread
+import botocore.auth
 from aiobotocore.config import AioConfig
 from aiobotocore.credentials import AioCredentials
 from aiobotocore.httpsession import AIOHTTPSession
@@ -39,6 +42,7 @@ from botocore.exceptions import (
 
 from iriscw.objects.drivers.failure import TEXT_LENGTH, AttemptFailed, TryFailure
 from iriscw.objects.drivers.s3_answers import BEGINNING
+from iriscw.objects.drivers.s3_body import HashedBody
 from iriscw.objects.drivers.s3_failure import answered
 from iriscw.objects.drivers.s3_place import S3Limits, S3Place, wants_virtual
 from iriscw.rpc.proxies import proxy_of
@@ -58,6 +62,8 @@ TROUBLES = (BotoCoreError, ClientError, aiohttp.ClientError, OSError, TimeoutErr
 _NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, ProfileNotFound)
 _NEVER_CONNECTED = (ConnectTimeoutError, ProxyConnectionError)
 
+SIGNER = "iriscw-s3v4"
+"""Our signer's name among botocore's; a name of its own changes nothing for others in this process."""
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +75,21 @@ class _OneRequestSession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore h
         session = await super()._get_session(proxy_url)
         session._retry_connection = False  # there is no other way; a test holds aiohttp to it
         return session
+
+
+class _Signer(botocore.auth.S3SigV4Auth):  # type: ignore[misc]  # botocore has no types
+    """Takes the digest of a body that was hashed already."""
+
+    def payload(self, request: Any) -> str:
+        body = request.body
+        return body.sha256 if isinstance(body, HashedBody) else str(super().payload(request))
+
+
+botocore.auth.AUTH_TYPE_MAPS[SIGNER] = _Signer
+
+
+def _our_signer(signature_version: Any, **_: Any) -> str | None:
+    return SIGNER if signature_version in {"v4", "s3v4"} else None
 
 
 def new_session() -> AioSession:
@@ -150,13 +171,14 @@ async def _open(
         user_agent_extra="iriscw",
         http_session_cls=_OneRequestSession,
         connector_args={"keepalive_timeout": limits.keepalive_s, **connector},
-        **({"s3": {"addressing_style": place.addressing}} if place.addressing else {}),
+        s3={"payload_signing_enabled": True, **({"addressing_style": place.addressing} if place.addressing else {})},
         **({"proxies": _proxies(place.endpoint)} if place.endpoint else {}),
     )
     creating = session.create_client(
         "s3", region_name=place.region or None, endpoint_url=place.endpoint or None, config=config
     )
     client = await stack.enter_async_context(creating)
+    client.meta.events.register_first("choose-signer.s3", _our_signer)
     client.meta.events.register_last("before-send.s3", _without_expect)
     client.meta.events.register_last("response-received.s3", _keep_beginning)
     return client

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import io
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
@@ -21,6 +20,7 @@ from iriscw._errors import is_stray
 from iriscw.objects.drivers.attempts import Attempts
 from iriscw.objects.drivers.failure import GIVEN_UP, AttemptFailed, TryFailure
 from iriscw.objects.drivers.s3_answers import foreign
+from iriscw.objects.drivers.s3_body import sent
 from iriscw.objects.drivers.s3_place import S3Limits, S3Place
 from iriscw.objects.ports import StoreUnreachable
 
@@ -29,9 +29,6 @@ READS = ("get_", "head_", "list_")
 
 RENEWAL_S = 10.0
 """Between two readings of the shared files: a key that is wrong stays so for longer."""
-
-HASHED_AT_ONCE_BYTES = 1 << 18
-"""A longer body is hashed in a thread: this much takes half a millisecond."""
 
 
 class S3Connection:
@@ -55,6 +52,8 @@ class S3Connection:
         self._credentials: Any = None
         """Those that have to be read again when they are replaced, or None: others renew themselves."""
         self._read_at = -RENEWAL_S
+        self._md5 = False
+        """Whether bodies have an MD5 digest, too: a bucket that locks objects has asked for one."""
         self._closed = False
 
     async def ask(
@@ -72,20 +71,18 @@ class S3Connection:
             AttemptFailed: the last try failed; it is certain only if all of them were.
             StoreUnreachable: the store is closed, or too much goes on.
         """
-        if body is not None:
-            said = {**said, "ContentMD5": await _digest(body)}
-        key = ""
+        key, md5 = "", False
 
         async def once() -> dict[str, Any]:
-            nonlocal key
-            key = ""
+            nonlocal key, md5
+            key, md5 = "", self._md5
             await self._opened()
             key = self._access_key
             async with self._attempts.request():
-                return await self._once(operation, body, said)
+                return await self._once(operation, body, said, md5=md5)
 
         async def renewed(failure: TryFailure) -> bool:
-            return await self._renewed(failure, key)
+            return self._learned(failure, md5=md5) or await self._renewed(failure, key)
 
         return await self._attempts.repeated(once, reads=operation.startswith(READS), repeat=repeat, renewed=renewed)
 
@@ -110,11 +107,11 @@ class S3Connection:
             self._client = None
             await self._stack.aclose()
 
-    async def _once(self, operation: str, body: bytes | None, said: dict[str, Any]) -> dict[str, Any]:
+    async def _once(self, operation: str, body: bytes | None, said: dict[str, Any], *, md5: bool) -> dict[str, Any]:
         client, library = await self._opened()
         if body is not None:
-            # Bytes of this length would be written to the connection in one step of the loop.
-            said = {**said, "Body": io.BytesIO(body) if len(body) > HASHED_AT_ONCE_BYTES else body}
+            digest = {"ContentMD5": await anyio.to_thread.run_sync(_md5, body)} if md5 else {}
+            said = {**said, **digest, "Body": await sent(body)}
         try:
             with anyio.fail_after(self.limits.attempt_s(len(body or b""))):
                 answer: dict[str, Any] = await getattr(client, operation)(Bucket=self.place.bucket, **said)
@@ -134,6 +131,13 @@ class S3Connection:
     @property
     def _access_key(self) -> str:
         return str(self._credentials.access_key) if self._credentials is not None else ""
+
+    def _learned(self, failure: TryFailure, *, md5: bool) -> bool:
+        """Tell whether a request was refused for its missing MD5 digest, which the next ones have then."""
+        if md5 or failure.status != 400 or "content-md5" not in failure.said.lower():
+            return False
+        self._md5 = True
+        return True
 
     async def _renewed(self, failure: TryFailure, key: str) -> bool:
         """Tell whether there are other credentials now than those that were refused."""
@@ -169,12 +173,6 @@ def _imported() -> Any:
     from iriscw.objects.drivers import s3_client
 
     return s3_client
-
-
-async def _digest(body: bytes) -> str:
-    if len(body) <= HASHED_AT_ONCE_BYTES:
-        return _md5(body)
-    return await anyio.to_thread.run_sync(_md5, body)
 
 
 def _md5(body: bytes) -> str:

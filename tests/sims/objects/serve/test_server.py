@@ -1,5 +1,7 @@
 """The simulated storage over HTTP: it says what the storage says, and its faults are those of the front."""
 
+import base64
+import hashlib
 import http.client
 from random import Random
 
@@ -109,6 +111,18 @@ async def test_requests_that_are_refused(method, path, headers, code) -> None:
         assert status >= 400
         assert f"<Code>{code}</Code>" in body
         assert not server.storage.buckets[BUCKET].contents()
+
+
+async def test_a_bucket_that_locks_objects() -> None:
+    """A write needs a digest beside the signed one; reads need none."""
+    storage = made(PATHS)
+    storage.add_key("any")
+    async with S3Server(storage, HostSurroundings(), locks=True) as server:
+        status, body = await in_thread(told, server.port, "PUT", f"/{BUCKET}/k", {}, b"x")
+        assert (status, "Content-MD5" in body) == (400, True)
+        digest = {"Content-MD5": base64.b64encode(hashlib.md5(b"x", usedforsecurity=False).digest()).decode()}
+        assert (await in_thread(told, server.port, "PUT", f"/{BUCKET}/k", digest, b"x"))[0] == 200
+        assert (await in_thread(told, server.port, "GET", f"/{BUCKET}/k"))[0] == 200
 
 
 async def test_the_bucket_in_the_host() -> None:
