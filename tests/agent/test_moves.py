@@ -20,7 +20,9 @@ from iriscw._errors import InvalidArgument
 from iriscw.agent.claims import TargetBusy, claim, thawed_by_us
 from iriscw.agent.local import Local, Machine, MoveUndone, TierElsewhere, failure_of
 from iriscw.agent.machine import this_machine
+from iriscw.agent.uplink.messages import BeginOrder
 from iriscw.checkpoint.drivers import carrier as carrier_module
+from iriscw.checkpoint.drivers.loading import NoRepository
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.effects import CopyOver, DropSource, PublishCopy
 from iriscw.checkpoint.messages import MoveCheckpoint
@@ -29,6 +31,7 @@ from iriscw.cli import at_here
 from iriscw.files import make_private_folder
 from iriscw.freeze.model import ArtifactInUse, ArtifactUnknown, Outcome, UnsafeRequest
 from iriscw.journal.sqlite import SqliteJournal
+from iriscw.nodes.model import MoveOrder, Order
 from iriscw.objects.ports import StoreUnreachable
 from raised import that
 
@@ -398,6 +401,26 @@ async def test_an_agent_fetches_what_it_thaws(tmp_path, kept):
                 assert kinds[-1] == "thaw" or view.end is None
             assert list(dict.fromkeys(kinds)) == ["move", "thaw"]
             assert shelf.has("ck-1")
+
+
+async def test_an_agent_is_ordered_to_move(tmp_path, kept):
+    """The operation has the order's id; what cannot be is refused by name, and nothing is moved."""
+    shelf, disk = kept.folders
+    async with agent_of(tmp_path, StepWorld(), folders=kept.folders) as (agent, caller):
+
+        async def ordered(operation, **words):
+            order = Order(operation, move=MoveOrder(**{"checkpoint": "ck-1", "target": "disk", **words}))
+            await agent._link._begin(BeginOrder(order))
+            return await last(caller.watch(operation))
+
+        with anyio.fail_after(PATIENCE_S):
+            for words in ({"target": "cellar"}, {"target": "repository"}, {"checkpoint": "../x"}):
+                with pytest.raises((UnsafeRequest, NoRepository, InvalidArgument)):
+                    await ordered("mv-0", **words)
+            assert (await ordered("mv-1", keep=True)).end.outcome is Outcome.COPIED
+            assert (shelf.has("ck-1"), disk.has("ck-1")) == (True, True)
+            assert (await ordered("mv-2")).end.outcome is Outcome.MOVED
+            assert (shelf.has("ck-1"), disk.has("ck-1")) == (False, True)
 
 
 @pytest.mark.parametrize(("step", "finished"), [("copy", False), ("drop", True)])

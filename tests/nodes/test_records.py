@@ -6,7 +6,7 @@ import pytest
 from iriscw.agent.uplink.records import OrderReleased, OrderSettled, OrderTaken, OrderWithdrawn
 from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.records import REGISTRY
-from iriscw.nodes.model import AgentIdentity, FreezeOrder, Order, OrderEnd, RemoveOrder, ThawOrder
+from iriscw.nodes.model import AgentIdentity, FreezeOrder, MoveOrder, Order, OrderEnd, RemoveOrder, ThawOrder
 from iriscw.nodes.records import AgentKnown, NodeForgotten, OrderCancelled, OrderEnded, OrderPlaced
 
 IDENTITY = AgentIdentity("n1", "agent-1", 2, "boot-1")
@@ -16,6 +16,7 @@ FREEZE = Order(
 EARLIER = Order("ck-1", freeze=attrs.evolve(FREEZE.freeze, tcp_close=False, guard=""))
 THAW = Order("th-1", thaw=ThawOrder("ck-1", force=True, new_numbers=True, gpus=(("GPU-1", "GPU-2"),)))
 REMOVE = Order("rm-1", remove=RemoveOrder("ck-1"))
+MOVE = Order("mv-1", move=MoveOrder("ck-1", "repository", keep=True))
 END = OrderEnd("ck-1", "copied", "", "note", 5, 6, 10, 1, "ram")
 
 GOLDEN = [
@@ -35,23 +36,31 @@ GOLDEN = [
         (
             '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":{"attempt_ui'
             'd":"uid-1","boot_id":"boot-1","force":false,"guard":"/w","labels":[["a","b"]],"leave_running":true,"'
-            'pid":10,"pid_namespace":30,"start_ticks":20,"tcp_close":true,"tcp_established":true,"tier":"ram"},"o'
-            'peration":"ck-1","remove":null,"thaw":null},"wall_ns":7}]'
+            'pid":10,"pid_namespace":30,"start_ticks":20,"tcp_close":true,"tcp_established":true,"tier":"ram"},"m'
+            'ove":null,"operation":"ck-1","remove":null,"thaw":null},"wall_ns":7}]'
         ),
     ),
     (
         OrderPlaced("key", "n1", "agent-1", THAW, 7),
         (
-            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"operat'
-            'ion":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","force":true,"gpus":[["GPU-1","GPU-2"]],"new'
+            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"move":'
+            'null,"operation":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","force":true,"gpus":[["GPU-1","GPU-2"]],"new'
             '_numbers":true}},"wall_ns":7}]'
         ),
     ),
     (
         OrderPlaced("key", "n1", "agent-1", REMOVE, 7),
         (
-            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"operat'
-            'ion":"rm-1","remove":{"checkpoint":"ck-1"},"thaw":null},"wall_ns":7}]'
+            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"move":'
+            'null,"operation":"rm-1","remove":{"checkpoint":"ck-1"},"thaw":null},"wall_ns":7}]'
+        ),
+    ),
+    (
+        OrderPlaced("key", "n1", "agent-1", MOVE, 7),
+        (
+            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"move":'
+            '{"checkpoint":"ck-1","keep":true,"target":"repository"},"operation":"mv-1","remove":null,"thaw":null'
+            '},"wall_ns":7}]'
         ),
     ),
     (
@@ -68,8 +77,8 @@ GOLDEN = [
     (
         OrderTaken(REMOVE, 7),
         (
-            '["agent.order_taken",1,{"order":{"freeze":null,"operation":"rm-1","remove":{"checkpoint":"ck-1"},"th'
-            'aw":null},"wall_ns":7}]'
+            '["agent.order_taken",1,{"order":{"freeze":null,"move":null,"operation":"rm-1","remove":{"checkpoint":'
+            '"ck-1"},"thaw":null},"wall_ns":7}]'
         ),
     ),
     (

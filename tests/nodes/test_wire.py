@@ -14,6 +14,7 @@ from iriscw.nodes.model import (
     CheckpointRow,
     FreezeOrder,
     GpuRow,
+    MoveOrder,
     OperationRow,
     Order,
     OrderEnd,
@@ -55,6 +56,7 @@ ORDER = st.one_of(
     st.builds(lambda name, freeze: Order(name, freeze=freeze), IDS, FREEZES),
     st.builds(lambda name, *asked: Order(name, thaw=ThawOrder(*asked)), IDS, IDS, st.booleans(), st.booleans(), LABELS),
     st.builds(lambda name, held: Order(name, remove=RemoveOrder(held)), IDS, IDS),
+    st.builds(lambda name, *asked: Order(name, move=MoveOrder(*asked)), IDS, IDS, IDS, st.booleans()),
 )
 
 

@@ -362,7 +362,7 @@ class OrderStatus:
     operation: str
     node: str
     kind: str
-    """``freeze``, ``thaw`` or ``remove``."""
+    """``freeze``, ``thaw``, ``remove`` or ``move``."""
     checkpoint: str
     tier: str = ""
     steps: tuple[tuple[str, int], ...] = ()

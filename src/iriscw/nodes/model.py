@@ -239,23 +239,34 @@ class RemoveOrder:
 
 
 @attrs.frozen
+class MoveOrder:
+    """Have a checkpoint lie in this tier, or in the agent's repository; with ``keep`` it stays where it lay, too."""
+
+    checkpoint: str
+    target: str
+    keep: bool = False
+
+
+@attrs.frozen
 class Order:
-    """What one agent is to do: exactly one of the last three. The operation's id is the order's."""
+    """What one agent is to do: exactly one of the last four. The operation's id is the order's."""
 
     operation: str
     freeze: FreezeOrder | None = None
     thaw: ThawOrder | None = None
     remove: RemoveOrder | None = None
+    move: MoveOrder | None = None
 
     @property
     def kind(self) -> str:
         """What it is, in one word."""
-        return "freeze" if self.freeze is not None else "thaw" if self.thaw is not None else "remove"
+        asked = {"freeze": self.freeze, "thaw": self.thaw, "remove": self.remove, "move": self.move}
+        return next(kind for kind, order in asked.items() if order is not None)
 
     @property
     def checkpoint(self) -> str:
         """The checkpoint that it makes or uses."""
-        used = self.thaw or self.remove
+        used = self.thaw or self.remove or self.move
         return self.operation if used is None else used.checkpoint
 
 

@@ -22,6 +22,7 @@ from iriscw.nodes.model import (
     FactKey,
     FreezeOrder,
     GpuRow,
+    MoveOrder,
     OperationRow,
     Order,
     OrderEnd,
@@ -351,6 +352,9 @@ def _order(order: Order) -> v1.AgentOrder:
         )
     elif order.remove is not None:
         message.remove = v1.RemoveCheckpointRequest(checkpoint_id=order.remove.checkpoint)
+    elif order.move is not None:
+        move = order.move
+        message.move = v1.MoveRequest(checkpoint_id=move.checkpoint, tier=move.target, keep=move.keep)
     return message
 
 
@@ -393,4 +397,7 @@ def _read_order(message: v1.AgentOrder) -> Order | None:
         return Order(message.operation_id, thaw=ThawOrder(thaw.checkpoint_id, thaw.force, new_numbers, gpus))
     if message.remove is not None:
         return Order(message.operation_id, remove=RemoveOrder(message.remove.checkpoint_id))
+    if message.move is not None:
+        move = message.move
+        return Order(message.operation_id, move=MoveOrder(move.checkpoint_id, move.tier, move.keep))
     return None

@@ -50,6 +50,8 @@ from iriscw.agent.uplink.stream import ControllerStream, Uplink
 from iriscw.agent.wire import DEFAULT_LOCK_MS, text
 from iriscw.checkpoint.drivers.loading import default_tier
 from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
+from iriscw.checkpoint.messages import MoveCheckpoint
+from iriscw.checkpoint.model import MovePlan
 from iriscw.dialling.messages import Connected, Dial, Disconnected
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
@@ -73,6 +75,7 @@ from iriscw.nodes.model import (
     AgentIdentity,
     FreezeOrder,
     GpuRow,
+    MoveOrder,
     Order,
     OrderEnd,
     ThawOrder,
@@ -102,6 +105,11 @@ def _are_one(found: str, named: str) -> bool:
         return Path(named).is_absolute() and Path(found).samefile(named)
     except OSError:
         return False
+
+
+def _check_id(checkpoint: str) -> None:
+    if not ARTIFACT_ID.fullmatch(checkpoint):
+        raise InvalidArgument(f"{checkpoint[:80]!a} is not a checkpoint id")
 
 
 class ControllerLink:
@@ -174,6 +182,8 @@ class ControllerLink:
             await agent.begin(FreezeTree(plan))
         elif order.thaw is not None:
             await agent.begin(ThawTree(self._thaw_plan(order.operation, order.thaw)))
+        elif order.move is not None:
+            await agent.begin(MoveCheckpoint(self._move_plan(order.operation, order.move)))
         elif order.remove is not None:
             return await self._remove(order.operation, order.remove.checkpoint)
         return None
@@ -252,11 +262,17 @@ class ControllerLink:
 
     @staticmethod
     def _thaw_plan(operation: str, order: ThawOrder) -> ThawPlan:
-        if not ARTIFACT_ID.fullmatch(order.checkpoint):
-            raise InvalidArgument(f"{order.checkpoint[:80]!a} is not a checkpoint id")
+        _check_id(order.checkpoint)
         numbers = Numbers.AUTO if order.new_numbers else Numbers.SAME
         plan = ThawPlan(operation, order.checkpoint, gpus=order.gpus, force=order.force, numbers=numbers)
         return attrs.evolve(plan, unused_gpus=True)  # the map is of all that the attempt had
+
+    def _move_plan(self, operation: str, order: MoveOrder) -> MovePlan:
+        _check_id(order.checkpoint)
+        tiers = self._agent.machine.tiers
+        if tiers.repository_named(order.target) is None:
+            tiers.tier(order.target)  # before anything counts it: each word would be a metric of its own
+        return MovePlan(operation, order.checkpoint, order.target, order.keep)
 
     async def _stop(self, effect: StopOrder) -> None:
         await self._ready.wait()

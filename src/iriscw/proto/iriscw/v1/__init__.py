@@ -1277,6 +1277,8 @@ class AgentOrder(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, optional=True, group="order"
     )
 
+    move: "MoveRequest | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True, group="order")
+
 
 default_message_pool.register_message("iriscw.v1", "AgentOrder", AgentOrder)
 
@@ -3662,7 +3664,7 @@ class OrderStatus(betterproto2.Message):
 
     kind: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    "freeze", "thaw" or "remove".
+    "freeze", "thaw", "remove" or "move".
     """
 
     checkpoint_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
