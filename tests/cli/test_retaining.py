@@ -1,13 +1,18 @@
 """How a policy is applied: what turns out to be needed takes its place, and an error leaves the rest."""
 
+import contextlib
+
 import anyio
 import pytest
 
 from iriscw.checkpoint.retention import KeptCheckpoint, RetentionPolicy
+from iriscw.cli.at_agent import check_repository
 from iriscw.cli.retaining import retain
 from iriscw.client.errors import OrderFailed
 from iriscw.freeze.model import ArtifactInUse
 from iriscw.nodes.errors import AgentAway, CheckpointNeeded
+from iriscw.objects.ports import StoreUnreachable
+from iriscw.proto.iriscw import v1
 
 CANDIDATES = [KeptCheckpoint(f"ck-{number}", 1, number) for number in (1, 2, 3, 4)]
 
@@ -51,3 +56,15 @@ def test_an_error_is_told():
     """Nothing is guessed of a node that does not answer."""
     with pytest.raises(AgentAway):
         applied({"ck-1": AgentAway("away")}, RetentionPolicy(max_checkpoints=2))
+
+
+@pytest.mark.parametrize("trouble", ["", "no answer"])
+def test_an_agent_that_cannot_read_its_repository(trouble):
+    """A policy leaves alone what the repository has: where nobody knows that, nothing is removed."""
+
+    class Agent:
+        async def capabilities(self):
+            return v1.CapabilitiesResponse(tiers=[v1.TierView(name="repository", repository=True, trouble=trouble)])
+
+    with pytest.raises(StoreUnreachable) if trouble else contextlib.nullcontext():
+        anyio.run(check_repository, Agent())

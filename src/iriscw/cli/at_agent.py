@@ -85,12 +85,26 @@ class AtAgent:
                 return [each for each in found if selector.matches(None if each.trouble else each.labels)]
 
             if asked.policy is not None:
+                await check_repository(agent)
                 candidates = _candidates(await selected())
                 await retain(candidates, asked.policy, dry_run=asked.dry_run, remove=agent.remove)
             return await selected()
 
         found: list[v1.CheckpointView] = run_async(_at, self.socket, work)
         show_listing(found, form, _COLUMNS, lambda each: json.loads(each.document_json))
+
+
+async def check_repository(agent: AgentCaller) -> None:
+    """Refuse where it cannot be told what the agent's repository has, since a policy leaves that alone.
+
+    Raises:
+        StoreUnreachable: it cannot be read.
+    """
+    from iriscw.objects.ports import StoreUnreachable
+
+    for tier in (await agent.capabilities()).tiers:
+        if tier.repository and tier.trouble:
+            raise StoreUnreachable(f"the agent cannot read the repository, and nothing was removed: {tier.trouble}")
 
 
 def _candidates(found: Sequence[v1.CheckpointView]) -> list[KeptCheckpoint]:
