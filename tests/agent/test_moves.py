@@ -28,11 +28,13 @@ from iriscw.checkpoint.effects import CopyOver, DropSource, PublishCopy
 from iriscw.checkpoint.messages import MoveCheckpoint
 from iriscw.checkpoint.model import MovePlan
 from iriscw.cli import at_here
+from iriscw.client.nodes import node_status
 from iriscw.files import make_private_folder
 from iriscw.freeze.model import ArtifactInUse, ArtifactUnknown, GateRefused, Outcome, UnsafeRequest
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.nodes.model import MoveOrder, Order, ThawOrder
 from iriscw.objects.ports import StoreUnreachable
+from iriscw.proto.iriscw import v1
 from raised import that
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("claims_of_ours")]
@@ -440,6 +442,9 @@ async def test_an_ordered_thaw_fetches_first(tmp_path, kept, monkeypatch):
     async with agent_of(tmp_path, world, folders=[shelf_only, disk]) as (agent, caller):
         agent.machine.tiers.repository = repository
         link = agent._link
+        assert (await link._abilities()).repository == repository.place  # the controller hears which
+        able = await caller.capabilities()
+        assert node_status(v1.NodeStatus(capabilities=able)).repository == repository.place
         with anyio.fail_after(PATIENCE_S):
             with pytest.raises(GateRefused, check=that(names="source")):
                 await link._begin(BeginOrder(Order("th-1", thaw=ThawOrder("ck-1"))))

@@ -133,5 +133,6 @@ class NodeDoor(v1.NodeAgentBase):
             tiers=[wire.tier_view(each) for each in await fullness(machine.tiers)],
             max_operations=self._agent.settings.max_operations,
             operations=len(self._agent.board.running()),
+            repository=wire.text("" if machine.tiers.repository is None else machine.tiers.repository.place),
             roots=[root.given or "/" for root in self._agent.settings.roots],
         )

@@ -380,6 +380,7 @@ class ControllerLink:
             cuda_trouble=text(cuda.reason),
             gpus=gpus,
             max_operations=self._agent.settings.max_operations,
+            repository=text("" if machine.tiers.repository is None else machine.tiers.repository.place),
         )
 
     # What the session says
