@@ -27,6 +27,7 @@ class Machine:
 
     def __init__(self, held=(), unread=(), shown=()):
         self.board = SimpleNamespace(shows=lambda operation: operation in shown)
+        self.machine = SimpleNamespace(tiers=SimpleNamespace(repository=None))
         self.done = []
         self._looked = ([listed(each) for each in held], unread)
 

@@ -20,7 +20,7 @@ from iriscw._errors import InvalidArgument
 from iriscw.agent.claims import TargetBusy, claim, thawed_by_us
 from iriscw.agent.local import Local, Machine, MoveUndone, TierElsewhere, failure_of
 from iriscw.agent.machine import this_machine
-from iriscw.agent.uplink.messages import BeginOrder
+from iriscw.agent.uplink.messages import BeginOrder, StopOrder
 from iriscw.checkpoint.drivers import carrier as carrier_module
 from iriscw.checkpoint.drivers.loading import NoRepository
 from iriscw.checkpoint.drivers.store import Folders
@@ -28,11 +28,13 @@ from iriscw.checkpoint.effects import CopyOver, DropSource, PublishCopy
 from iriscw.checkpoint.messages import MoveCheckpoint
 from iriscw.checkpoint.model import MovePlan
 from iriscw.cli import at_here
+from iriscw.client.nodes import node_status
 from iriscw.files import make_private_folder
-from iriscw.freeze.model import ArtifactInUse, ArtifactUnknown, Outcome, UnsafeRequest
+from iriscw.freeze.model import ArtifactInUse, ArtifactUnknown, GateRefused, Outcome, UnsafeRequest
 from iriscw.journal.sqlite import SqliteJournal
-from iriscw.nodes.model import MoveOrder, Order
+from iriscw.nodes.model import MoveOrder, Order, ThawOrder
 from iriscw.objects.ports import StoreUnreachable
+from iriscw.proto.iriscw import v1
 from raised import that
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("claims_of_ours")]
@@ -300,7 +302,10 @@ def test_a_repository_that_falls_silent_after_a_move(command, places, monkeypatc
 
 
 def test_restore_fetches_first(tmp_path, places, monkeypatch):
-    """Into the tier that is named, and it stays there without CRIU. A fetch that fails leaves nothing."""
+    """Into the tier that is named, and it stays there without CRIU. A fetch that fails leaves nothing.
+
+    What cannot be thawed here is not fetched: the manifest alone is read.
+    """
     repository, local = places.repository, local_of(tmp_path, places)
     anyio.run(local.run, MoveCheckpoint(MovePlan("mv-1", "ck-1", "repository")))
     monkeypatch.setenv("IRISCW_CRIU", str(tmp_path / "no-criu"))
@@ -309,6 +314,15 @@ def test_restore_fetches_first(tmp_path, places, monkeypatch):
     real.machine.tiers.repository = repository
     monkeypatch.setattr(at_here, "_opened", lambda given: contextlib.nullcontext(real))
     command = Command(tmp_path)
+    repository.asked.clear()
+    code, _, err = command("restore", "ck-1")
+    assert (code, "CRIU" in err, dict.fromkeys(repository.asked)) == (3, True, {"manifest": None}), err
+    assert (places.whole(), places.debris()) == (["repository"], [])
+
+    async def pass_all(self, plan, found):
+        """Shut no gate."""
+
+    monkeypatch.setattr(Machine, "check_gates", pass_all)
     repository.failing = {"fetch": StoreUnreachable("no answer")}
     code, _, err = command("restore", "ck-1")
     assert (code, "MoveUndone" in err, places.whole(), places.debris()) == (3, True, ["repository"], [])
@@ -380,6 +394,12 @@ async def test_an_agent_moves(tmp_path, kept):
             assert agent.board.running() == []
 
 
+def end_all(world):
+    """End all processes of a machine."""
+    for process in world.processes:
+        process.alive = False
+
+
 async def test_an_agent_fetches_what_it_thaws(tmp_path, kept):
     """The views of a move come first, without its end; one that fails leaves nothing, and is the thaw's error."""
     shelf, disk = kept.folders
@@ -387,9 +407,15 @@ async def test_an_agent_fetches_what_it_thaws(tmp_path, kept):
     repository = MemoryRepository()
     await repository.store("ck-1", shelf.images("ck-1"), shelf.text("ck-1"), lambda progress: None)
     shelf.remove("ck-1")
+    world = StepWorld()
     with anyio.fail_after(PATIENCE_S):
-        async with agent_of(tmp_path, StepWorld(), folders=[shelf_only, disk]) as (agent, caller):
+        async with agent_of(tmp_path, world, folders=[shelf_only, disk]) as (agent, caller):
             agent.machine.tiers.repository = repository
+            repository.asked.clear()
+            with pytest.raises(GateRefused, check=that(names="source")):  # what was frozen lives
+                await last(caller.thaw(thaw_plan("ck-1")))
+            assert {*repository.asked} == {"manifest"}
+            end_all(world)
             repository.failing = {"fetch": StoreUnreachable("no answer")}
             with pytest.raises(MoveUndone, check=that(names="StoreUnreachable")):
                 await last(caller.thaw(thaw_plan("ck-1")))
@@ -421,6 +447,49 @@ async def test_an_agent_is_ordered_to_move(tmp_path, kept):
             assert (shelf.has("ck-1"), disk.has("ck-1")) == (True, True)
             assert (await ordered("mv-2")).end.outcome is Outcome.MOVED
             assert (shelf.has("ck-1"), disk.has("ck-1")) == (False, True)
+
+
+async def test_an_ordered_thaw_fetches_first(tmp_path, kept, monkeypatch):
+    """It is refused before that by what is not as it has to be here; a withdrawal undoes what was fetched."""
+    shelf, disk = kept.folders
+    shelf_only = attrs.evolve(shelf, name="ram")
+    repository = MemoryRepository()
+    await repository.store("ck-1", shelf.images("ck-1"), shelf.text("ck-1"), lambda progress: None)
+    shelf.remove("ck-1")
+    world, began = StepWorld(), anyio.Event()
+
+    async def hang(self, effect):
+        began.set()
+        await anyio.sleep_forever()
+
+    async with agent_of(tmp_path, world, folders=[shelf_only, disk]) as (agent, caller):
+        agent.machine.tiers.repository = repository
+        link = agent._link
+        assert (await link._abilities()).repository == repository.place  # the controller hears which
+        able = await caller.capabilities()
+        assert node_status(v1.NodeStatus(capabilities=able)).repository == repository.place
+        with anyio.fail_after(PATIENCE_S):
+            with pytest.raises(GateRefused, check=that(names="source")):
+                await link._begin(BeginOrder(Order("th-1", thaw=ThawOrder("ck-1"))))
+            assert "fetch" not in repository.asked
+            end_all(world)
+            ends = []
+
+            async def begin():
+                ends.append(await link._begin(BeginOrder(Order("th-2", thaw=ThawOrder("ck-1")))))
+
+            with monkeypatch.context() as patch:
+                patch.setattr(carrier_module.Carrier, "copy", hang)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(begin)
+                    await began.wait()
+                    await link._stop(StopOrder("th-2"))
+                await agent.board.until_idle()
+            assert [(end.outcome, end.kind) for end in ends] == [("refused", "OrderCancelled")]
+            assert (shelf.listing(), agent.board.shows("th-2")) == ([], False)
+            assert await link._begin(BeginOrder(Order("th-3", thaw=ThawOrder("ck-1")))) is None
+            await last(caller.watch("th-3"))
+            assert shelf.has("ck-1")
 
 
 @pytest.mark.parametrize(("step", "finished"), [("copy", False), ("drop", True)])

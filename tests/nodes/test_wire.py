@@ -120,7 +120,9 @@ def test_a_machine_that_is_none(more):
 def test_who_dials():
     """The agent and its abilities come as they are."""
     identity = AgentIdentity("n1", "agent-1", 3, "boot")
-    abilities = Abilities("1", "4.2", "", ("a",), True, "570", "", (GpuRow("u", "H100", 0, 80),), 16)
+    abilities = Abilities(
+        "1", "4.2", "", ("a",), True, "570", "", (GpuRow("u", "H100", 0, 80),), 16, "s3://checkpoints/a"
+    )
     assert wire.read_hello(travelled(wire.hello(identity, abilities))) == (identity, abilities)
 
 

@@ -47,21 +47,26 @@ from iriscw.checkpoint.drivers.plug import TierContext
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.listing import together
 from iriscw.checkpoint.messages import MoveCheckpoint
-from iriscw.checkpoint.model import MovePlan
+from iriscw.checkpoint.model import ListedArtifact, MovePlan
 from iriscw.checkpoint.ports import Repository, Tier
 from iriscw.checkpoint.records import MoveAccepted, MoveEnded
 from iriscw.files import make_private_folder, read_bounded, remove_tree
 from iriscw.freeze import actor
 from iriscw.freeze.drivers.criu.network import forget
 from iriscw.freeze.drivers.desk import Desk, unseen
+from iriscw.freeze.gates import THAW_GATES, first_shut
 from iriscw.freeze.messages import CancelOperation, FreezeTree, OperationChanged, OperationEnded, ThawTree
 from iriscw.freeze.model import (
     ArtifactInUse,
     ArtifactUnknown,
+    GateRefused,
     GuardRefused,
+    Kept,
     NoRoom,
     Outcome,
+    Room,
     TargetGone,
+    ThawPlan,
     TreeLeft,
     UnsafeRequest,
 )
@@ -142,6 +147,23 @@ class Machine:
     def desk(self, report: Report) -> Desk:
         """Return what carries out one operation."""
         return Desk(self.processes, self.criu, self.cuda, self.gpus, self.hooks, self.tiers, report)
+
+    async def check_gates(self, plan: ThawPlan, found: ListedArtifact) -> None:
+        """Refuse a thaw that this machine cannot do, by the manifest alone: its images need not be here.
+
+        What only those say is looked at once they are: the names and ports of its sockets.
+
+        Raises:
+            GateRefused: something is not as it has to be.
+            IriscwError: what there is cannot be found out.
+        """
+        if found.manifest is None:  # whoever reads it says so
+            return
+        nowhere = Room(os.devnull, os.devnull)
+        kept = Kept(found.manifest.frozen, nowhere, found.manifest.sealed)
+        shut = first_shut(THAW_GATES, plan, await self.desk(unseen).compare(kept))
+        if shut is not None:
+            raise GateRefused(f"it was not thawed, and nothing was fetched: {shut.gate}: {shut.text}", shut.gate)
 
     def effects(self, report: Report) -> dict[type, Callable[..., Awaitable[object]]]:
         """Return the function for each effect of any operation."""

@@ -366,9 +366,10 @@ def _thaw_here(given: Mapping[str, Any], plan: ThawPlan, form: str) -> int:
             stays = frozen is not None and frozen.options.shell_job and frozen.container is None
             with progress(until=STEPS["starting"] if stays else "") as shown:
                 begun.append(shown)
-                if found is not None and found.tier not in local.machine.tiers.folders:
-                    await _fetch(local, plan.artifact, given["tier"], shown)
                 thaw = ThawTree(attrs.evolve(plan, operation=new_id("th"), terminal=terminal is not None))
+                if found is not None and found.tier not in local.machine.tiers.folders:
+                    await local.machine.check_gates(thaw.plan, found)
+                    await _fetch(local, plan.artifact, given["tier"], shown)
                 done, interrupted = await _ended(local, thaw, plan.artifact, shown)
         if stays and terminal is not None and isinstance(done, Done) and interrupted is None:
             return done

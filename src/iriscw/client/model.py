@@ -353,6 +353,8 @@ class NodeStatus:
     checkpoints: int = 0
     operations: tuple[str, ...] = ()
     """Those that run."""
+    repository: str = ""
+    """The URL of the repository of its agent, without secrets; empty: it has none, or was not heard of."""
 
 
 @attrs.frozen

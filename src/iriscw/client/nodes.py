@@ -137,6 +137,7 @@ def node_status(sent: WireNodeStatus) -> NodeStatus:
         else tuple(TierStatus(tier.name, tier.budget_bytes, tier.used_bytes, tier.free_bytes) for tier in able.tiers),
         checkpoints=sent.checkpoints,
         operations=tuple(each.operation_id for each in sent.operations),
+        repository="" if able is None else able.repository,
     )
 
 

@@ -93,6 +93,8 @@ class Abilities:
     cuda_trouble: str = ""
     gpus: tuple[GpuRow, ...] = ()
     max_operations: int = 0
+    repository: str = ""
+    """The URL of its repository, without secrets; nodes that say the same share one. Empty: it has none."""
 
 
 # Facts

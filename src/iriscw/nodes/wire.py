@@ -96,6 +96,7 @@ def capabilities(abilities: Abilities, node: str) -> v1.CapabilitiesResponse:
             for gpu in abilities.gpus
         ],
         max_operations=abilities.max_operations,
+        repository=abilities.repository,
     )
 
 
@@ -120,6 +121,7 @@ def read_capabilities(message: v1.CapabilitiesResponse) -> Abilities:
             for gpu in message.gpus
         ),
         max_operations=message.max_operations,
+        repository=message.repository[:MAX_TEXT_CHARS],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -10,13 +10,11 @@ from iriscw._errors import InvalidArgument, IriscwError
 from iriscw._version import __version__
 from iriscw.agent import wire
 from iriscw.agent.doors.rules import NODE_RULES
-from iriscw.agent.local import failure_of, new_id
-from iriscw.agent.operation_views import RunningOperation
-from iriscw.agent.order import Order
+from iriscw.agent.fetching import fetched, followed
+from iriscw.agent.local import new_id
 from iriscw.checkpoint.drivers.fullness import fullness
 from iriscw.checkpoint.listing import together
 from iriscw.checkpoint.messages import MoveCheckpoint
-from iriscw.checkpoint.model import MovePlan
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import CriuAbility, TargetGone
 from iriscw.proto.iriscw import v1
@@ -47,42 +45,19 @@ class NodeDoor(v1.NodeAgentBase):
         if plan.tier not in tiers:  # before anything counts it: each word would be a metric of its own
             raise InvalidArgument(f"there is no tier {plan.tier!r}: there are {', '.join(tiers)}")
         order = FreezeTree(plan)
-        async with aclosing(self._run(order, detached=message.detached)) as views:
+        async with aclosing(followed(self._agent, order, detached=message.detached)) as views:
             async for view in views:
                 yield wire.operation_view(view)
 
     async def thaw(self, message: v1.ThawRequest) -> AsyncIterator[v1.OperationView]:
         """Bring a tree back; undone if the caller leaves. What only the repository has comes here first."""
         order = ThawTree(wire.thaw_plan(new_id("th"), message))
-        async with aclosing(self._fetched(message.checkpoint_id)) as views:
+        async with aclosing(fetched(self._agent, order.plan)) as views:
             async for view in views:
                 yield wire.operation_view(view)
-        async with aclosing(self._run(order, detached=message.detached)) as views:
+        async with aclosing(followed(self._agent, order, detached=message.detached)) as views:
             async for view in views:
                 yield wire.operation_view(view)
-
-    async def _fetched(self, artifact: str) -> AsyncGenerator[RunningOperation, None]:
-        """Have a checkpoint that only the repository has lie in a tier; the views until it does.
-
-        Raises:
-            IriscwError: it does not; nothing of it is left here.
-        """
-        tiers = self._agent.machine.tiers
-        if tiers.repository is None or await (await self._agent.tiers()).holding(artifact):
-            return
-        found = await tiers.find(artifact)
-        if found is None:
-            return
-        plan = MovePlan(new_id("mv"), artifact, await self._agent.balancer.admit(found.size_bytes), keep=True)
-        async with aclosing(self._run(MoveCheckpoint(plan), detached=False)) as views:
-            async for view in views:
-                failure = failure_of(view.end) if view.over and view.end is not None else None
-                if failure is not None:
-                    raise failure
-                if view.over:
-                    self._agent.balancer.fetched(view, found.size_bytes)
-                else:  # the stream goes on with the thaw
-                    yield view
 
     async def move(self, message: v1.MoveRequest) -> AsyncIterator[v1.OperationView]:
         """Bring a checkpoint to another tier; undone if the caller leaves."""
@@ -90,21 +65,9 @@ class NodeDoor(v1.NodeAgentBase):
         tiers = self._agent.machine.tiers
         if tiers.repository_named(plan.target) is None:
             tiers.tier(plan.target)  # before anything counts it: each word would be a metric of its own
-        async with aclosing(self._run(MoveCheckpoint(plan), detached=message.detached)) as views:
+        async with aclosing(followed(self._agent, MoveCheckpoint(plan), detached=message.detached)) as views:
             async for view in views:
                 yield wire.operation_view(view)
-
-    async def _run(self, order: Order, *, detached: bool) -> AsyncGenerator[RunningOperation, None]:
-        operation = await self._agent.begin(order)
-        ended = False
-        try:
-            async with aclosing(self._agent.board.follow(operation)) as views:
-                async for view in views:
-                    ended = view.over
-                    yield view
-        finally:
-            if not ended and not detached:
-                self._agent.stop(operation, "its caller left")
 
     async def watch(self, message: v1.WatchOperationRequest) -> AsyncIterator[v1.OperationView]:
         """Yield the views of an operation until it is over."""
@@ -170,5 +133,6 @@ class NodeDoor(v1.NodeAgentBase):
             tiers=[wire.tier_view(each) for each in await fullness(machine.tiers)],
             max_operations=self._agent.settings.max_operations,
             operations=len(self._agent.board.running()),
+            repository=wire.text("" if machine.tiers.repository is None else machine.tiers.repository.place),
             roots=[root.given or "/" for root in self._agent.settings.roots],
         )

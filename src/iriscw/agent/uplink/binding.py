@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from iriscw._errors import (
 )
 from iriscw._version import __version__
 from iriscw.agent.errors import GuardUnknown, ProcessOutOfReach
+from iriscw.agent.fetching import fetched
 from iriscw.agent.operation_views import RunningOperation
 from iriscw.agent.uplink import ledger, session
 from iriscw.agent.uplink.facts import checkpoint_rows, operation_row, order_end, tier_rows
@@ -131,6 +133,8 @@ class ControllerLink:
         self._ready = anyio.Event()
         self._wanted = anyio.Event()
         self._last_error = ""
+        self._fetching: dict[str, anyio.CancelScope] = {}
+        """Of orders to thaw whose checkpoint is on its way here."""
 
     def child(self) -> ChildSpec:
         """Return ``/controller``. That its session fails again and again is no reason to end the agent."""
@@ -181,7 +185,7 @@ class ControllerLink:
             plan = await self._freeze_plan(order.operation, order.freeze)
             await agent.begin(FreezeTree(plan))
         elif order.thaw is not None:
-            await agent.begin(ThawTree(self._thaw_plan(order.operation, order.thaw)))
+            return await self._thaw(self._thaw_plan(order.operation, order.thaw))
         elif order.move is not None:
             await agent.begin(MoveCheckpoint(self._move_plan(order.operation, order.move)))
         elif order.remove is not None:
@@ -211,6 +215,22 @@ class ControllerLink:
             note = str(error)
         await self._tell_quietly()
         return OrderEnd(operation, REMOVED, text=note)
+
+    async def _thaw(self, plan: ThawPlan) -> OrderEnd | None:
+        """Begin a thaw, after what only the repository has was fetched; a withdrawal meanwhile undoes the fetch."""
+        with anyio.CancelScope() as fetching:
+            self._fetching[plan.operation] = fetching
+            try:
+                async with aclosing(fetched(self._agent, plan)) as views:
+                    async for _ in views:
+                        pass
+            finally:
+                del self._fetching[plan.operation]
+        if fetching.cancel_called:
+            text = "it was cancelled while its checkpoint was fetched"
+            return OrderEnd(plan.operation, REFUSED, "OrderCancelled", text)
+        await self._agent.begin(ThawTree(plan))
+        return None
 
     async def _freeze_plan(self, operation: str, order: FreezeOrder) -> FreezePlan:
         root = TaskIdentity(order.pid, order.start_ticks, order.boot_id)
@@ -276,6 +296,9 @@ class ControllerLink:
 
     async def _stop(self, effect: StopOrder) -> None:
         await self._ready.wait()
+        if effect.operation in self._fetching:
+            self._fetching[effect.operation].cancel()
+            return
         self._agent.stop(effect.operation, "the controller cancelled it")
 
     async def settle(self, view: RunningOperation) -> None:
@@ -357,6 +380,7 @@ class ControllerLink:
             cuda_trouble=text(cuda.reason),
             gpus=gpus,
             max_operations=self._agent.settings.max_operations,
+            repository=text("" if machine.tiers.repository is None else machine.tiers.repository.place),
         )
 
     # What the session says

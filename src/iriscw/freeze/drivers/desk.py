@@ -51,6 +51,7 @@ from iriscw.freeze.model import (
     CudaRefused,
     CudaState,
     CudaTask,
+    Kept,
     LazyPages,
     NoRoom,
     ProcessTree,
@@ -344,7 +345,10 @@ class Desk:
 
     async def open(self, effect: OpenArtifact) -> Opened:
         """Pin an artifact, and look at what a thaw needs to know."""
-        kept = await self.artifacts.pin(effect.artifact, effect.operation)
+        return await self.compare(await self.artifacts.pin(effect.artifact, effect.operation))
+
+    async def compare(self, kept: Kept) -> Opened:
+        """Look at what of this machine a thaw of an artifact has to do with."""
         frozen = kept.frozen
         identities = tuple(task.identity for task in frozen.tasks)
         ability = await self.cuda.ability()

@@ -1743,6 +1743,11 @@ class CapabilitiesResponse(betterproto2.Message):
     Below which folders a `destination_path` may lie.
     """
 
+    repository: "str" = betterproto2.field(14, betterproto2.TYPE_STRING)
+    """
+    The URL of the object store that keeps checkpoints beyond this machine, without secrets; empty: there is none.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "CapabilitiesResponse", CapabilitiesResponse)
 
