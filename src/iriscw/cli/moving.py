@@ -31,8 +31,9 @@ def move(*, checkpoint_id: str, tier: str, keep: bool, form: str, **given: Any) 
     Every byte of the copy is compared with the manifest before anybody sees it, and only then the checkpoint goes from
     where it lay. If somebody uses it there by then, it stays, and the last line says so.
 
-    Interrupted (Ctrl-C, SIGTERM, a closed terminal) it leaves nothing where it was to go; from the moment in which the
-    copy can be seen it comes to its end. A command that is killed is undone or finished by the next one.
+    Interrupted (Ctrl-C, SIGTERM, a closed terminal) while it copies and compares it is undone, and leaves nothing where
+    it was to go; a repository keeps what it has stored as a whole. Later it comes to its end. A command that is killed
+    is undone or finished by the next one.
     """
     from iriscw.checkpoint.model import MovePlan
 
