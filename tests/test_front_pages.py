@@ -27,7 +27,7 @@ def options():
 
 IS_THERE = {
     "suspended jobs that go on on another machine": "epository" in (SOURCE / "nodes" / "orders.py").read_text(),
-    "policies that move checkpoints": (SOURCE / "checkpoint" / "policy.py").exists(),
+    "policies that move checkpoints": (SOURCE / "checkpoint" / "tiering").exists(),
     "servers that scale to zero by themselves": (SOURCE / "workload").exists(),
     "hosted actors": (SOURCE / "hosted").exists(),
     "dependencies for each job": bool(options() & {"dependencies", "packages", "requirements", "extras"}),
@@ -55,6 +55,7 @@ def test_what_the_readme_says_is_missing_is_missing(what):
 def test_what_is_there_is_found():
     """The list is judged by things that it once had, and that were made."""
     assert [what for what, there in IS_THERE.items() if there] == [
+        "policies that move checkpoints",
         "tasks in containers of their own",
         "checkpoints of jobs",
         "checkpoints in S3 and on other machines",
