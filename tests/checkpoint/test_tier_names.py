@@ -27,7 +27,13 @@ RESOURCES = (
 MEASURED = ("iriscw.bench.freezing",)
 """Modules that may ask for the built-in tiers by their constants: what was promised is a time for each of the two."""
 
-SIMULATED = ("iriscw_sims.moving", "iriscw_sims.nodes.swarm", "iriscw_sims.nodes.world")
+SIMULATED = (
+    "iriscw_sims.moving",
+    "iriscw_sims.nodes.swarm",
+    "iriscw_sims.nodes.world",
+    "iriscw_sims.tiering.pictures",
+    "iriscw_sims.tiering.replay",
+)
 """Modules of the simulator that have both built-in tiers on their machines, by the same constants."""
 
 OTHER_DISKS = (

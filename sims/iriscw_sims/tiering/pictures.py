@@ -11,6 +11,8 @@ from pathlib import Path
 
 import attrs
 
+from iriscw.checkpoint.drivers.built_in import DISK, RAM
+from iriscw.checkpoint.drivers.loading import REPOSITORY
 from iriscw.checkpoint.tiering.model import TieringPolicy
 from iriscw.checkpoint.tiering.policies import GreedyDual, LeastRecentlyUsed
 from iriscw_sims.tiering.replay import Clairvoyant, Replayed, replay
@@ -25,7 +27,7 @@ TABLE = re.compile(re.escape(HEAD) + r"\| ---.*\n((?:\|.*\n)+)")
 FONTS = "Helvetica, Arial, DejaVu Sans, sans-serif"
 COLOURS = {"LRU": "#8ea3b8", "Greedy-Dual": "#2f6db5", "clairvoyant": "#c9b458"}
 SHORT = {"LRU": "LRU", "Greedy-Dual": "G.-Dual", "clairvoyant": "clairv."}
-TIERS = (("RAM", "#2f6db5"), ("disk", "#8ea3b8"), ("repository", "#d9dee4"))
+TIERS = (("RAM", "#2f6db5"), (DISK, "#8ea3b8"), (REPOSITORY, "#d9dee4"))
 
 
 @attrs.frozen
@@ -42,7 +44,7 @@ class Row:
     @classmethod
     def of(cls, trace: Trace, policy: str, done: Replayed) -> Row:
         """Return the row of a replay."""
-        hits = (done.hits.get("ram", 0), done.hits.get("disk", 0), done.hits.get("repository", 0))
+        hits = (done.hits.get(RAM, 0), done.hits.get(DISK, 0), done.hits.get(REPOSITORY, 0))
         waited = round(done.waited_s / 3600, 1)
         return cls(trace.name, policy, waited, hits, _tb(done.moved_bytes), _tb(done.stopped_bytes))
 

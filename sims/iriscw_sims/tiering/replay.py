@@ -13,13 +13,15 @@ from collections import Counter
 
 import attrs
 
+from iriscw.checkpoint.drivers.built_in import DISK, RAM
+from iriscw.checkpoint.drivers.loading import REPOSITORY
 from iriscw.checkpoint.tiering.guard import admitted, ask
 from iriscw.checkpoint.tiering.model import CheckpointView, MoveReason, Proposal, TieringPolicy, TieringView, TierView
 from iriscw.checkpoint.tiering.policies import ByWorth
-from iriscw_sims.tiering.shelves import REPOSITORY, Shelves
+from iriscw_sims.tiering.shelves import Shelves
 from iriscw_sims.tiering.traces import GB, Trace
 
-BUDGETS = {"ram": 96 * GB, "disk": 320 * GB}
+BUDGETS = {RAM: 96 * GB, DISK: 320 * GB}
 
 MAX_STOPPED = 3
 

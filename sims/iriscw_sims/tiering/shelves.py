@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from iriscw.checkpoint.drivers.loading import REPOSITORY
+from iriscw.checkpoint.drivers.policies import first_ledger
 from iriscw.checkpoint.model import ListedArtifact, Manifest, TierUse
 from iriscw.checkpoint.tiering.guard import Answer, ask
 from iriscw.checkpoint.tiering.model import MoveReason, Proposal, TieringPolicy, TieringView, Watermarks
 from iriscw.checkpoint.tiering.usage import UsageLedger, tier_views, view_of
 from iriscw.freeze.model import CriuAbility, CriuOptions, FrozenTree, ImageHost, Sealed
-
-REPOSITORY = "repository"
 
 _TREE = FrozenTree(
     host=ImageHost("boot-1", "x86_64", 4096, "6.1", "node-1", ()),
@@ -36,7 +36,7 @@ class Shelves:
     copies: dict[str, list[str]]
     backed: bool = True
     marks: Mapping[str, Watermarks] = attrs.field(factory=dict)
-    ledger: UsageLedger = attrs.field(factory=UsageLedger)
+    ledger: UsageLedger = attrs.field(factory=first_ledger)
     used_by: dict[str, str] = attrs.field(factory=dict)
     reserved: dict[str, int] = attrs.field(factory=dict)
     """What somebody waits to have fetched into a tier."""

@@ -37,7 +37,7 @@ from iriscw.agent.local import new_id
 from iriscw.agent.operation_views import Board, RunningOperation
 from iriscw.agent.operations import OperationKind
 from iriscw.agent.order import Order
-from iriscw.checkpoint.drivers.policies import Under, look
+from iriscw.checkpoint.drivers.policies import Under, first_ledger, look
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.messages import MoveCheckpoint
 from iriscw.checkpoint.model import MovePlan
@@ -118,7 +118,7 @@ class Balancer:
         self._file = file
         self._begin = begin
         self._stop = stop
-        self._ledger = UsageLedger()
+        self._ledger = first_ledger()
         self._own: dict[str, _Own] = {}
         self._moved: dict[str, None] = {}
         self._fetched: dict[str, None] = {}
@@ -357,7 +357,7 @@ def remembered(file: Path) -> UsageLedger:
         floors = {str(name): float(floor) for name, floor in found["floors"].items()}
         return UsageLedger(usage, floors, speeds=speeds)
     except FileNotFoundError:
-        return UsageLedger()
+        return first_ledger()
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         log.warning("what was remembered of checkpoints is forgotten: %s: %s", type(error).__name__, error)
-        return UsageLedger()
+        return first_ledger()

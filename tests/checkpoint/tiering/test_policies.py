@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw.checkpoint.drivers.policies import SPEEDS, first_ledger
 from iriscw.checkpoint.tiering.model import CheckpointView, Speed, TieringView, TierView, Watermarks
 from iriscw.checkpoint.tiering.policies import ByWorth, GreedyDual, LeastRecentlyUsed
 from iriscw.checkpoint.tiering.usage import Usage, UsageLedger
@@ -15,7 +16,7 @@ NAMES = tuple("abcdefgh")
 
 def machine(copies, *, sizes=None, used=(), budgets=None, backed=False):
     """Return a machine whose checkpoints were thawed in this order, each as often as it is named."""
-    ledger = UsageLedger()
+    ledger = first_ledger()
     for at, each in enumerate(used, 1):
         ledger = ledger.used(each, at)
     sizes = sizes or dict.fromkeys(copies, 10)
@@ -77,7 +78,7 @@ def test_greedy_dual_prefers_small_ones_that_are_used_often():
 
 def test_greedy_dual_forgets_what_was_popular_once():
     """What was demoted raises the floor under what is used after that."""
-    ledger = UsageLedger().used("old", 1).used("old", 2)
+    ledger = first_ledger().used("old", 1).used("old", 2)
     tiers = (TierView("ram", Speed(0, 100), 100, 0), TierView("disk", Speed(0, 10), 100, 0))
     for _ in range(2):
         ledger = ledger.demoted("ram", 1.0)
@@ -109,7 +110,7 @@ machines = st.builds(
         {each: [tier for tier in tiers if backed or tier != REPOSITORY] or ["disk"] for each, tiers in copies.items()},
         backed=backed,
         marks={"ram": Watermarks(low / 10, high / 10), "disk": Watermarks(low / 10, high / 10)},
-        ledger=UsageLedger({each: Usage(count, count) for each, count in used.items()}),
+        ledger=UsageLedger({each: Usage(count, count) for each, count in used.items()}, speeds=dict(SPEEDS)),
     ),
     st.integers(1, 200),
     st.integers(1, 300),

@@ -2,9 +2,10 @@
 
 import pytest
 
+from iriscw.checkpoint.drivers.policies import SPEEDS, first_ledger
 from iriscw.checkpoint.model import ListedArtifact, TierUse
 from iriscw.checkpoint.tiering.model import Speed, TierView, Watermarks
-from iriscw.checkpoint.tiering.usage import SPEEDS, UNKNOWN_SPEED, UsageLedger, tier_views, view_of
+from iriscw.checkpoint.tiering.usage import UNKNOWN_SPEED, tier_views, view_of
 from iriscw_sims.tiering.shelves import MANIFEST
 from raised import that
 
@@ -18,7 +19,7 @@ def filled(count):
 
 def test_a_tier_drains_from_above_its_high_mark_to_its_low_one():
     """In between it depends on where it came from."""
-    ledger, seen = UsageLedger(), []
+    ledger, seen = first_ledger(), []
     for count in (80, 90, 91, 80, 71, 70, 80):
         ledger = ledger.looked(filled(count))
         seen.append(bool(ledger.draining))
@@ -34,7 +35,7 @@ def test_marks_that_would_empty_for_ever_are_refused(marks):
 
 def test_a_thaw_measures_its_tier():
     """One that takes longer makes it slower, a small one says nothing."""
-    ledger = UsageLedger().took("disk", 1 << 30, 10.0)
+    ledger = first_ledger().took("disk", 1 << 30, 10.0)
     assert ledger.speed("disk").bytes_per_s < SPEEDS["disk"].bytes_per_s
     assert ledger.took("disk", 1000, 10.0) == ledger
     assert ledger.took("disk", 1 << 30, 0.001) == ledger
@@ -43,7 +44,7 @@ def test_a_thaw_measures_its_tier():
 
 def test_what_is_gone_is_forgotten():
     """What is remembered is bounded by what there is."""
-    ledger = UsageLedger().used("a", 1).used("b", 2).only(["b", "c"])
+    ledger = first_ledger().used("a", 1).used("b", 2).only(["b", "c"])
     assert list(ledger.usage) == ["b"]
 
 
@@ -55,7 +56,7 @@ def listed(artifact, tier, **words):
 def test_a_view_has_whole_copies_alone():
     """A damaged copy is none, so it does not count as another one; who is pinned anywhere is busy."""
     uses = [TierUse("ram", "", 100, 20, 5, 100), TierUse("disk", "", 100, 20, 0, 100)]
-    tiers = tier_views(UsageLedger(), uses, marks={}, leaving={"ram": 3}, repository="repository")
+    tiers = tier_views(first_ledger(), uses, marks={}, leaving={"ram": 3}, repository="repository")
     copies = [
         listed("b", "disk", pinned_by=("th-1",)),
         listed("b", "ram"),
@@ -64,7 +65,7 @@ def test_a_view_has_whole_copies_alone():
         listed("c", "disk", manifest=None, trouble="damaged"),
         listed("d", "path:x"),
     ]
-    view = view_of(UsageLedger().used("a", 7), tiers, copies, moved=["a"])
+    view = view_of(first_ledger().used("a", 7), tiers, copies, moved=["a"])
     assert [(each.artifact, each.tiers, bool(each.busy)) for each in view.checkpoints] == [
         ("a", ("ram",), True),
         ("b", ("ram", "disk"), True),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from iriscw.checkpoint.drivers.plug import TierContext, TierPlug, share_of
+from iriscw.checkpoint.tiering.model import Speed
 
 if TYPE_CHECKING:  # the help of a command needs the names of tiers, and no tier
     from iriscw.checkpoint.ports import Tier
@@ -46,6 +47,9 @@ BUILT_IN: Final = {
     DISK: TierPlug(open=_disk),
 }
 """By name; the first one is the default."""
+
+BUILT_IN_SPEEDS: Final = {RAM: Speed(0.02, 1.02e9), DISK: Speed(0.02, 0.8e9)}
+"""What a thaw from them takes until it was measured: docs/performance.md."""
 
 DEFAULT_ROOM: Final = {RAM: "half of /dev/shm", DISK: "80% of its disk"}
 """What their budgets are if nobody says it, for the help."""

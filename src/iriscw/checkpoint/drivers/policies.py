@@ -11,10 +11,12 @@ import anyio.to_thread
 import attrs
 
 from iriscw._errors import IriscwError, OperationError, UsageError
+from iriscw.checkpoint.drivers.built_in import BUILT_IN_SPEEDS
+from iriscw.checkpoint.drivers.loading import REPOSITORY
 from iriscw.checkpoint.drivers.tiers import Tiers, tier_use
 from iriscw.checkpoint.model import ListedArtifact, TierUse
 from iriscw.checkpoint.ports import Tier
-from iriscw.checkpoint.tiering.model import TieringPolicy, TieringView, Watermarks
+from iriscw.checkpoint.tiering.model import Speed, TieringPolicy, TieringView, Watermarks
 from iriscw.checkpoint.tiering.policies import GreedyDual, LeastRecentlyUsed
 from iriscw.checkpoint.tiering.usage import UsageLedger, tier_views, view_of
 
@@ -24,12 +26,21 @@ POLICIES: Final[Mapping[str, type[TieringPolicy]]] = {"greedy-dual": GreedyDual,
 """Those that come with iriscw; the first one is the default."""
 
 
+SPEEDS: Final[Mapping[str, Speed]] = {**BUILT_IN_SPEEDS, REPOSITORY: Speed(0.5, 0.15e9)}
+"""Until something was measured; that of an object store is a guess."""
+
+
 class NoTieringPolicy(UsageError, LookupError):
     """There is no tiering policy of this name, or what is there is none."""
 
 
 class TieringPolicyFailed(OperationError):
     """A tiering policy raised, or gave what is no answer. Nothing is moved for it."""
+
+
+def first_ledger() -> UsageLedger:
+    """Return what is known before anything happened."""
+    return UsageLedger(speeds=dict(SPEEDS))
 
 
 def tiering_policy(name: str) -> TieringPolicy:

@@ -9,15 +9,8 @@ import attrs
 from iriscw.checkpoint.model import ListedArtifact, TierUse
 from iriscw.checkpoint.tiering.model import NO_LIMIT, CheckpointView, Speed, TieringView, TierView, Watermarks
 
-SPEEDS: Mapping[str, Speed] = {
-    "ram": Speed(0.02, 1.02e9),
-    "disk": Speed(0.02, 0.8e9),
-    "repository": Speed(0.5, 0.15e9),
-}
-"""Until something was measured: docs/performance.md for this machine's tiers, a guess for an object store."""
-
 UNKNOWN_SPEED = Speed(0.02, 0.5e9)
-"""Of a tier that a package offers, until something was measured."""
+"""Of a tier of which nothing is known, until something was measured."""
 
 LEAST_MEASURED_BYTES = 16 << 20
 """A thaw of less says nothing of bytes per second."""
@@ -47,7 +40,8 @@ class UsageLedger:
     floors: Mapping[str, float] = attrs.field(factory=dict)
     """What the most valuable was worth that was demoted from each tier."""
     draining: tuple[str, ...] = ()
-    speeds: Mapping[str, Speed] = attrs.field(factory=lambda: dict(SPEEDS))
+    speeds: Mapping[str, Speed] = attrs.field(factory=dict)
+    """As measured, or as it is known beforehand."""
 
     def used(self, artifact: str, wall_ns: int) -> UsageLedger:
         """Return it after a thaw."""
