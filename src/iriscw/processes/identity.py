@@ -28,8 +28,10 @@ _MAX_PID = 1 << 22
 """The kernel gives no larger number: PID_MAX_LIMIT."""
 
 _MAX_TICKS = 1 << 63
-_MEMORY, _ENV_END = 20, 48
-"""Where they stand in ``stat``, behind the name: field 23, and field 51, which Linux has since 3.5."""
+_MEMORY, _ENVIRONMENT = 20, slice(47, 49)
+"""Where they stand in ``stat``, behind the name: field 23, and fields 50 and 51, which Linux has since 3.5."""
+
+_NOT_YET = ("0", "0")
 
 MAX_ENVIRONMENT_BYTES = 8 << 20
 """How much of an environment is looked at. The kernel's limit for arguments and environment is 6 MiB by default."""
@@ -142,17 +144,21 @@ def read_environment(pid: int) -> list[bytes]:
     """
     deadline_s = time.monotonic() + EXEC_S
     while True:
+        place = _environment_place(pid)
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - as above
             found = file.read(MAX_ENVIRONMENT_BYTES)
-        if found or not _is_in_execve(pid) or time.monotonic() > deadline_s:
+        if found or time.monotonic() > deadline_s or (place != _NOT_YET and place == _environment_place(pid)):
             return found.split(b"\0")
         os.sched_yield()  # there is no event for it, and it takes microseconds
 
 
-def _is_in_execve(pid: int) -> bool:
-    """Whether a process has memory, and nobody knows yet where the environment is in it."""
+def _environment_place(pid: int) -> tuple[str, ...]:
+    """Return where a process has its environment; :data:`_NOT_YET` in an ``execve``, nothing for one without memory.
+
+    It is another place after each ``execve``.
+    """
     fields = read_process_file(pid, "stat").rpartition(") ")[2].split()
-    return len(fields) > _ENV_END and fields[_MEMORY] != "0" and fields[_ENV_END] == "0"
+    return tuple(fields[_ENVIRONMENT]) if fields[_MEMORY] != "0" else ()
 
 
 def read_stat(pid: int) -> ProcessStat:
