@@ -206,7 +206,7 @@ class Stage:
                 each.kill()  # also where its first thread has ended, and nobody can read its environment
         left = [each for each in self._seen if is_alive(each)]
         for each in left:
-            with contextlib.suppress(ProcessGone), pidfd_of(each) as descriptor:
+            with contextlib.suppress(ProcessLookupError), pidfd_of(each) as descriptor:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         return bool(left)
 

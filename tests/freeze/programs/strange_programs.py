@@ -119,7 +119,7 @@ class Running:
         """End it, frozen, thawed or neither."""
         while left := self.processes():  # one may have started another meanwhile
             for each in left:
-                with contextlib.suppress(ProcessGone), pidfd_of(each) as descriptor:
+                with contextlib.suppress(ProcessLookupError), pidfd_of(each) as descriptor:
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
                     assert select.select([descriptor], [], [], PATIENCE_S)[0], f"{each} does not end"
         self.process.wait(PATIENCE_S)
