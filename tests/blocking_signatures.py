@@ -19,6 +19,7 @@ PAIRS = {
     ("Client", "suspend"): "client/client.py",
     ("Client", "resume"): "client/client.py",
     ("Client", "restore"): "client/client.py",
+    ("Client", "move"): "client/client.py",
     ("Client", "checkpoints"): "client/client.py",
     ("Client", "call"): "client/client.py",
     ("Job", "exec"): "client/job.py",

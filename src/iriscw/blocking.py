@@ -431,6 +431,18 @@ class Client:
         """Bring a checkpoint back; arguments and errors as :meth:`iriscw.Client.restore`."""
         return self._loop.call(lambda: self._client.restore(checkpoint, node=node, force=force, seen=seen))
 
+    def move(
+        self,
+        checkpoint: _nodes.Checkpoint | str,
+        tier: str,
+        *,
+        node: str = "",
+        keep: bool = False,
+        seen: Callable[[OrderStatus], None] | None = None,
+    ) -> OrderStatus:
+        """Bring a checkpoint to another tier; arguments and errors as :meth:`iriscw.Client.move`."""
+        return self._loop.call(lambda: self._client.move(checkpoint, tier, node=node, keep=keep, seen=seen))
+
     def checkpoints(
         self, selector: str = "", *, node: str = "", labels: Mapping[str, str] | None = None
     ) -> list[_nodes.Checkpoint]:

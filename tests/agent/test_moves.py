@@ -16,10 +16,12 @@ from agent_world import PATIENCE_S, StepWorld, agent_of, last, thaw_plan
 from moves import FILES, MemoryRepository, Moving, Places
 from real_trees import Command
 
-from iriscw._errors import InvalidArgument
+from iriscw._errors import InvalidArgument, IriscwError
 from iriscw.agent.claims import TargetBusy, claim, thawed_by_us
+from iriscw.agent.errors import AgentStopping
 from iriscw.agent.local import Local, Machine, MoveUndone, TierElsewhere, failure_of
 from iriscw.agent.machine import this_machine
+from iriscw.agent.uplink.ledger import LEFT
 from iriscw.agent.uplink.messages import BeginOrder, StopOrder
 from iriscw.checkpoint.drivers import carrier as carrier_module
 from iriscw.checkpoint.drivers.loading import NoRepository
@@ -490,6 +492,40 @@ async def test_an_ordered_thaw_fetches_first(tmp_path, kept, monkeypatch):
             assert await link._begin(BeginOrder(Order("th-3", thaw=ThawOrder("ck-1")))) is None
             await last(caller.watch("th-3"))
             assert shelf.has("ck-1")
+
+
+async def test_an_agent_ends_while_it_fetches(tmp_path, kept, monkeypatch):
+    """The order is not settled: the next agent begins it."""
+    shelf, disk = kept.folders
+    repository = MemoryRepository()
+    await repository.store("ck-1", shelf.images("ck-1"), shelf.text("ck-1"), lambda progress: None)
+    shelf.remove("ck-1")
+    world, began = StepWorld(), anyio.Event()
+    end_all(world)
+
+    async def hang(self, effect):
+        began.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(carrier_module.Carrier, "copy", hang)
+    errors = []
+
+    async def begin(link):
+        try:
+            await link._begin(BeginOrder(Order("th-1", thaw=ThawOrder("ck-1"))))
+        except IriscwError as error:
+            errors.append(error)
+
+    with anyio.fail_after(PATIENCE_S):
+        async with (
+            anyio.create_task_group() as tasks,
+            agent_of(tmp_path, world, folders=[attrs.evolve(shelf, name="ram"), disk]) as (agent, _),
+        ):
+            agent.machine.tiers.repository = repository
+            tasks.start_soon(begin, agent._link)
+            await began.wait()
+    assert [type(error) for error in errors] == [AgentStopping]
+    assert isinstance(errors[0], LEFT)
 
 
 @pytest.mark.parametrize(("step", "finished"), [("copy", False), ("drop", True)])

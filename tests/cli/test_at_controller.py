@@ -11,7 +11,7 @@ from iriscw.cli.at_controller import _COLUMNS
 from iriscw.cli.connection import job_named
 from iriscw.client import nodes as at_nodes
 from iriscw.client.errors import NoController
-from iriscw.client.model import TaskSuspension
+from iriscw.client.model import OrderStatus, TaskSuspension
 from iriscw.client.nodes import Checkpoint, CheckpointCopy
 from iriscw.jobs.errors import NoSuchJob
 from iriscw.jobs.model import Suspension
@@ -35,6 +35,10 @@ class ClientDouble:
 
     async def checkpoints(self):
         return self.held
+
+    async def move(self, checkpoint, tier, *, node, keep, seen):
+        seen(status := OrderStatus("mv-1", node, "move", checkpoint, outcome="copied" if keep else "moved", tier=tier))
+        return status
 
 
 @pytest.fixture
@@ -76,6 +80,16 @@ async def test_a_checkpoint_is_removed_on_each_of_its_nodes(monkeypatch):
     copies = (CheckpointCopy("n1", "disk", 4), CheckpointCopy("n1", "ram", 4), CheckpointCopy("n2", "disk", 4))
     await Checkpoint("ck-1", "n1", "disk", 4, calls=object(), copies=copies).delete()
     assert asked == [("DeleteCheckpoint", "ck-1", "n1"), ("DeleteCheckpoint", "ck-1", "n2")]
+
+
+def test_a_checkpoint_is_moved_on_its_node(iriscw, cluster):
+    """By its agent; options of this machine are refused, and those of a cluster without --cluster."""
+    cluster([])
+    told = iriscw("move", "ck-1", "repository", "--cluster", "--node", "n1", "--keep", "-o", "json")
+    shown = json.loads(told[1])
+    assert (shown["outcome"], shown["tier"]) == ("copied", "repository of n1")
+    for words in (("--cluster", "--state-dir", "x"), ("--node", "n1")):
+        assert iriscw("move", "ck-1", "disk", *words)[0] == 2
 
 
 def test_a_tier_that_is_not_known_is_not_told(iriscw, cluster):

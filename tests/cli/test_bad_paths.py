@@ -45,6 +45,7 @@ BESIDE = {
     ("down", "kubeconfig"): {"{tmp}/cluster.yaml": None, "--keep-pools": None, "--yes": None},
     ("manifests", "kubeconfig"): {"--diff": None},
     ("manifests", "secrets_from"): {"--apply": None},
+    ("move", "token_file"): {"--cluster": None},
     ("restore", "token_file"): {"--cluster": None},
     ("sim", "run"): {"--seeds": "1"},
     ("sim", "serve", "tls_cert"): {"--tls-key": "{tmp}/token"},

@@ -250,6 +250,7 @@ def test_services():
         "SuspendTask",
         "ResumeTask",
         "DeleteCheckpoint",
+        "MoveCheckpoint",
         "CancelOrder",
         "GetAgentToken",
         "ForgetNode",

@@ -176,6 +176,8 @@ class Agent:
         self._spoilt: set[str] = set()
         self._sources: dict[str, str] = {}
         """Places of callers that moves read from, by operation."""
+        self.ending = False
+        """Whether it was told to end: what it began itself it gives up, for the next agent to begin."""
         self._door: RpcServer | None = None
 
     # From start to stop
@@ -247,6 +249,7 @@ class Agent:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         """Undo what runs, within the patience for that, then stop everything in reverse."""
+        self.ending = True
         try:
             if self._system is not None and self._system.failure is None and self.settings.stop_patience_s:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(self.settings.stop_patience_s):

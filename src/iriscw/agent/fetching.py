@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from iriscw.agent.errors import AgentStopping
 from iriscw.agent.local import failure_of, new_id
 from iriscw.agent.operation_views import RunningOperation
 from iriscw.agent.order import Order
@@ -40,6 +41,7 @@ async def fetched(agent: Agent, plan: ThawPlan) -> AsyncGenerator[RunningOperati
 
     Raises:
         GateRefused: this machine cannot thaw it. Nothing was moved.
+        AgentStopping: the agent ends, which undid the move; a later agent can fetch it.
         IriscwError: it does not lie here; nothing of it is left here.
     """
     tiers = agent.machine.tiers
@@ -53,6 +55,8 @@ async def fetched(agent: Agent, plan: ThawPlan) -> AsyncGenerator[RunningOperati
     async with aclosing(followed(agent, MoveCheckpoint(move), detached=False)) as views:
         async for view in views:
             failure = failure_of(view.end) if view.over and view.end is not None else None
+            if failure is not None and agent.ending:
+                raise AgentStopping(f"the agent was told to end while it fetched {plan.artifact}") from failure
             if failure is not None:
                 raise failure
             if view.over:

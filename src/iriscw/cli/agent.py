@@ -13,7 +13,7 @@ import anyio
 import click
 
 from iriscw.cli.agent_health import health
-from iriscw.cli.balancing import policy_options
+from iriscw.cli.balancing import DEFAULT_POLICY, policy_options, refuse_without_balance
 from iriscw.cli.connection import connection_options, with_client
 from iriscw.cli.groups import CommandGroup
 from iriscw.cli.kinds import Duration, NewFile
@@ -131,7 +131,7 @@ def serve(
     ca_file: Path | None,
     insecure_plaintext: bool,
     balance: bool,
-    policy: str,
+    policy: str | None,
     marks: tuple[tuple[str, Watermarks], ...],
     state_dir: Path | None,
     **places: Any,
@@ -182,16 +182,15 @@ def serve(
     run_async(run)
 
 
-def _balancing(policy: str, marks: dict[str, Watermarks], *, balance: bool) -> Balancing | None:
+def _balancing(policy: str | None, marks: dict[str, Watermarks], *, balance: bool) -> Balancing | None:
     """Say by which policy tiers are balanced; a name that is none is refused before anything starts."""
     if not balance:
-        if marks:
-            raise click.UsageError("--watermarks are of --balance")
+        refuse_without_balance(policy, tuple(marks))
         return None
     from iriscw.agent.balancing import Balancing
     from iriscw.checkpoint.drivers.policies import tiering_policy
 
-    return Balancing(policy=tiering_policy(policy), marks=marks)
+    return Balancing(policy=tiering_policy(policy or DEFAULT_POLICY), marks=marks)
 
 
 def _uplink(

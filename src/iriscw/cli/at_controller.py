@@ -1,4 +1,4 @@
-"""``checkpoint JOB``, and ``restore`` and ``checkpoints`` with ``--cluster``: done by agents of a cluster's nodes."""
+"""``checkpoint JOB``, and ``restore``, ``move`` and ``checkpoints`` with ``--cluster``: done by a cluster's agents."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from iriscw.cli.tier_options import PLACE_OPTIONS
 from iriscw.jobs.model import Suspension
 
 if TYPE_CHECKING:
+    from iriscw.checkpoint.model import MovePlan
     from iriscw.checkpoint.retention import KeptCheckpoint
     from iriscw.client.client import Client
     from iriscw.client.model import OrderStatus, TaskSuspension
@@ -78,6 +79,15 @@ class AtController:
 
         _run(self.given, work, form)
         return 0
+
+    def move(self, plan: MovePlan, form: str) -> None:
+        """Have a checkpoint brought to another tier of its node."""
+        node = self.given["node"] or ""
+
+        async def work(client: Client, shown: Shown) -> OrderStatus:
+            return await client.move(plan.artifact, plan.target, node=node, keep=plan.keep, seen=_follow(shown))
+
+        _run(self.given, work, form)
 
     def checkpoints(self, asked: Listing, form: str) -> None:
         """List the checkpoints of all nodes."""

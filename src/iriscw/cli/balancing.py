@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
 
 from iriscw.checkpoint.drivers.loading import tier_names
-from iriscw.cli.freeze_shown import decimal_size, progress
+from iriscw.cli.freeze_shown import decimal_size, progress, refuse_options
 from iriscw.cli.output import cell
 
 if TYPE_CHECKING:
@@ -60,10 +60,18 @@ def policy_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--policy",
         metavar="NAME",
-        default=DEFAULT_POLICY,
-        show_default=True,
-        help="With --balance: greedy-dual, lru, or MODULE:ATTRIBUTE.",
+        help=f"With --balance: greedy-dual, lru, or MODULE:ATTRIBUTE.  [default: {DEFAULT_POLICY}]",
     )(function)
+
+
+def refuse_without_balance(policy: str | None, marks: Sequence[object], *, dry_run: bool = False) -> None:
+    """Refuse what says how tiers are balanced where nobody asked for that.
+
+    Raises:
+        click.UsageError: one of them was given.
+    """
+    given = {"policy": policy, "watermarks": marks, "dry_run": dry_run}
+    refuse_options(given, tuple(given), "only with --balance")
 
 
 @attrs.frozen

@@ -21,6 +21,7 @@ from iriscw.cli.output import emit, show, to_json, to_yaml, visible
 
 if TYPE_CHECKING:
     from iriscw._errors import IriscwError
+    from iriscw.checkpoint.model import MovePlan
     from iriscw.checkpoint.retention import RetentionPolicy
     from iriscw.freeze.messages import OperationChanged, OperationEnded
     from iriscw.freeze.model import FreezePlan, Progress, ThawPlan
@@ -103,6 +104,9 @@ class Backend(Protocol):
 
     def restore(self, plan: ThawPlan, form: str) -> int:
         """Have a tree brought back; give the exit code. The operation's name in the plan is still to be given."""
+
+    def move(self, plan: MovePlan, form: str) -> None:
+        """Have a checkpoint brought to another tier. The operation's name in the plan is still to be given."""
 
     def checkpoints(self, asked: Listing, form: str) -> None:
         """List what there is.

@@ -81,7 +81,7 @@ def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> 
         raise click.UsageError(label_trouble(labels))
     if (job is None) == (pid is None):
         raise click.UsageError("either --pid or a JOB")
-    backend = _backend(given, job=job)
+    backend = backend_of(given, job=job)
     backend.refuse(given)
     if given["tcp_established"] and given["tcp_close"]:
         raise click.UsageError("--tcp-established keeps connections and --tcp-close gives them up: say one of them")
@@ -160,7 +160,7 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
     from iriscw.freeze.model import Numbers, ThawPlan
 
     gpus = _pairs(given["gpus"], "--gpu OLD=NEW")
-    backend = _backend(given, cluster=cluster)
+    backend = backend_of(given, cluster=cluster)
     backend.refuse(given)
     if given["agent"] is not None or cluster:
         refuse_options(given, ("tier",), "an agent chooses it")
@@ -233,13 +233,13 @@ def checkpoints(
         raise click.UsageError("--dry-run: only with --retain")
     read_selector(selector)  # before anything is removed or taken up
     asked = Listing(_labels(labels), removed, released, selector, policy, dry_run)
-    backend = _backend(given, cluster=cluster)
+    backend = backend_of(given, cluster=cluster)
     backend.refuse(given)
     backend.checkpoints(asked, form)
 
 
-def _backend(given: dict[str, Any], *, job: str | None = None, cluster: bool = False) -> Backend:
-    """Choose who does it."""
+def backend_of(given: dict[str, Any], *, job: str | None = None, cluster: bool = False) -> Backend:
+    """Choose who does it: this command, an agent of this machine, or the agents of a cluster's nodes."""
     if job is not None or cluster:
         from iriscw.cli.at_controller import AtController
 

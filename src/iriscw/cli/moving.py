@@ -8,8 +8,9 @@ import click
 
 from iriscw.cli.at_agent import AtAgent
 from iriscw.cli.at_here import AtHere
-from iriscw.cli.balancing import How, policy_options
-from iriscw.cli.freezing import agent_option
+from iriscw.cli.balancing import DEFAULT_POLICY, How, policy_options, refuse_without_balance
+from iriscw.cli.connection import connection_options
+from iriscw.cli.freezing import agent_option, backend_of, cluster_option, node_option
 from iriscw.cli.kinds import Duration
 from iriscw.cli.output import format_option
 from iriscw.cli.tier_options import place_options
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
 @click.argument("tier")
 @click.option("--keep", is_flag=True, help="Let it lie where it lies, too.")
 @agent_option
+@cluster_option
+@node_option
+@connection_options
 @place_options
 @format_option
-def move(*, checkpoint_id: str, tier: str, keep: bool, form: str, **given: Any) -> None:
+def move(*, checkpoint_id: str, tier: str, keep: bool, cluster: bool, form: str, **given: Any) -> None:
     """Bring a checkpoint to another tier, or to the repository and from there (TIER: repository).
 
     Every byte of the copy is compared with the manifest before anybody sees it, and only then the checkpoint goes from
@@ -34,10 +38,14 @@ def move(*, checkpoint_id: str, tier: str, keep: bool, form: str, **given: Any) 
     Interrupted (Ctrl-C, SIGTERM, a closed terminal) while it copies and compares it is undone, and leaves nothing where
     it was to go; a repository keeps what it has stored as a whole. Later it comes to its end. A command that is killed
     is undone or finished by the next one.
+
+    With --cluster the agent of the node that has it does it. What only a repository has comes to a tier of --node.
     """
     from iriscw.checkpoint.model import MovePlan
 
-    _backend(given).move(MovePlan("", checkpoint_id, tier, keep), form)
+    backend = backend_of(given, cluster=cluster)
+    backend.refuse(given)
+    backend.move(MovePlan("", checkpoint_id, tier, keep), form)
 
 
 @click.command()
@@ -70,7 +78,7 @@ def tiers(
     grace: float,
     balance: bool,
     dry_run: bool,
-    policy: str,
+    policy: str | None,
     marks: tuple[tuple[str, Watermarks], ...],
     form: str,
     **given: Any,
@@ -85,14 +93,14 @@ def tiers(
     something happened.
     """
     backend = _backend(given)
-    if (dry_run or marks) and not balance:
-        raise click.UsageError("--dry-run and --watermarks are of --balance")
+    if not balance:
+        refuse_without_balance(policy, marks, dry_run=dry_run)
     if balance and collect:
         raise click.UsageError("--balance and --collect: one after the other")
     if balance:
         if not isinstance(backend, AtHere):
             raise click.UsageError("--balance: `iriscw agent serve --balance` has the agent do it itself")
-        backend.balance(How(policy, dict(marks), dry_run), form)
+        backend.balance(How(policy or DEFAULT_POLICY, dict(marks), dry_run), form)
     elif isinstance(backend, AtHere):
         backend.tiers(form, grace_s=grace if collect else None)
     elif collect:

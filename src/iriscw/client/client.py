@@ -454,6 +454,37 @@ class Client:
         request = RestoreCheckpointRequest(idempotency_key=key, checkpoint_id=wanted, node=node or where, force=force)
         return await at_nodes.follow(self._calls, "RestoreCheckpoint", request, key, seen)
 
+    async def move(
+        self,
+        checkpoint: Checkpoint | str,
+        tier: str,
+        *,
+        node: str = "",
+        keep: bool = False,
+        seen: Callable[[OrderStatus], None] | None = None,
+    ) -> OrderStatus:
+        """Bring a checkpoint to another tier of its node, to the repository of that node's agent, or from there.
+
+        Every byte of the copy is verified before anybody sees it, and only then the checkpoint goes from where it lay.
+        The answer's ``outcome`` is ``moved``; ``copied`` where it lies in both places, as it was asked or because
+        somebody uses it.
+
+        Args:
+            checkpoint: which one, or its id.
+            tier: where to: a tier's name, or ``repository``.
+            node: whose agent does it, if several nodes have it, or only a repository.
+            keep: let it lie where it lies, too.
+            seen: told of each change.
+
+        Raises:
+            CheckpointUnknown: no node that is heard of has it.
+            CheckpointNeeded: a suspended task goes on from it, and it would leave the task's node.
+            CheckpointAmbiguous: several have.
+            NoSuchNode, AgentAway, TooManyOrders, OrderFailed, OperationError: as :meth:`checkpoint`.
+        """
+        wanted, where = (checkpoint, "") if isinstance(checkpoint, str) else (checkpoint.id, checkpoint.node)
+        return await at_nodes.move(self._calls, wanted, tier, node=node or where, keep=keep, seen=seen)
+
     async def checkpoints(
         self, selector: str = "", *, node: str = "", labels: Mapping[str, str] | None = None
     ) -> list[Checkpoint]:

@@ -21,6 +21,7 @@ from iriscw.proto.iriscw.v1 import (
     DeleteCheckpointRequest,
     JobRef,
     ListNodeCheckpointsRequest,
+    MoveCheckpointRequest,
     NodeCheckpoint,
     NodeStatus as WireNodeStatus,
     OrderStatus as WireOrderStatus,
@@ -31,7 +32,7 @@ from iriscw.proto.iriscw.v1 import (
 UNDO_PATIENCE_S: Final = 300.0
 """What a cancelled order may take to be undone, before it is left to itself: it is undone all the same."""
 
-DONE: Final = ("frozen", "copied", "thawed", "removed")
+DONE: Final = ("frozen", "copied", "thawed", "removed", "moved")
 """Outcomes of orders that came to their end."""
 
 Seen = Callable[[OrderStatus], None]
@@ -79,6 +80,29 @@ class Checkpoint:
     def _only_copy(self) -> CheckpointCopy:
         return CheckpointCopy(self.node, self.tier, self.size_bytes, self.trouble, self.unknown_since_ms)
 
+    async def move(
+        self, tier: str, *, node: str = "", keep: bool = False, seen: Callable[[OrderStatus], None] | None = None
+    ) -> OrderStatus:
+        """Bring it to another tier of its node, to the repository of that node's agent, or from there; verified.
+
+        The answer's ``outcome`` is ``moved``; ``copied`` where it lies in both places, as it was asked or because
+        somebody uses it.
+
+        Args:
+            tier: where to: a tier's name, or ``repository``.
+            node: whose agent does it; empty: that of the copy to use. Another node's agent fetches it from a
+                repository that it shares, with ``keep=True``.
+            keep: let it lie where it lies, too.
+            seen: told of each change.
+
+        Raises:
+            CheckpointNeeded: a suspended task goes on from it, and it would leave the task's node.
+            NoSuchNode, AgentAway, TooManyOrders, OrderFailed, OperationError: as :meth:`Client.checkpoint`.
+        """
+        if self._calls is None:
+            raise InvalidArgument("this checkpoint was not given by a client")
+        return await move(self._calls, self.id, tier, node=node or self.node, keep=keep, seen=seen)
+
     async def delete(self) -> None:
         """Remove all of its ``copies``, one node after the other; the first that cannot be removed is the error.
 
@@ -94,6 +118,15 @@ class Checkpoint:
             key = uuid.uuid4().hex
             request = DeleteCheckpointRequest(idempotency_key=key, checkpoint_id=self.id, node=node)
             await follow(self._calls, "DeleteCheckpoint", request, key, None)
+
+
+async def move(
+    calls: MethodCalls, checkpoint: str, tier: str, *, node: str, keep: bool, seen: Seen | None
+) -> OrderStatus:
+    """Have a checkpoint moved on a node; see :meth:`Checkpoint.move`."""
+    key = uuid.uuid4().hex
+    request = MoveCheckpointRequest(idempotency_key=key, checkpoint_id=checkpoint, node=node, tier=tier, keep=keep)
+    return await follow(calls, "MoveCheckpoint", request, key, seen)
 
 
 def checkpoint(sent: NodeCheckpoint, calls: MethodCalls) -> Checkpoint:
@@ -205,7 +238,7 @@ async def listing(calls: MethodCalls, selector: str, node: str, labels: Mapping[
 async def follow(
     calls: MethodCalls,
     method: str,
-    request: CheckpointTaskRequest | RestoreCheckpointRequest | DeleteCheckpointRequest,
+    request: CheckpointTaskRequest | RestoreCheckpointRequest | DeleteCheckpointRequest | MoveCheckpointRequest,
     key: str,
     seen: Seen | None,
 ) -> OrderStatus:

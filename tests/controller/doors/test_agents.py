@@ -2,6 +2,7 @@
 
 import time
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import pytest
@@ -221,9 +222,34 @@ async def test_orders_pass_and_are_let_go(world):
     assert [each.view.end.outcome for each in statuses] == ["removed"]
 
 
+async def test_a_move_is_ordered(world):
+    """Of the node that has the checkpoint, to any name that a tier may have: what tiers there are its agent knows."""
+    row = v1.CheckpointView(checkpoint_id="ck-1", tier="ram")
+    request = v1.MoveCheckpointRequest(idempotency_key="k", checkpoint_id="ck-1", tier="shelf", keep=True)
+    async with dialled(world, hello()) as (call, _):
+        await call.receive()
+        await call.send(report(checkpoints=[row]))
+        await call.receive()
+        await until_state(world, v1.NodeState.CONNECTED)
+        placed = await world.call("MoveCheckpoint", request, v1.OrderStatus)
+        (order,) = (await call.receive()).orders.begin
+        move = order.move
+        assert (order.operation_id, move.checkpoint_id, move.tier, move.keep) == (
+            placed.operation_id,
+            *("ck-1", "shelf", True),
+        )
+        request.idempotency_key, request.tier = "k2", "../shelf"
+        with pytest.raises(InvalidArgument, check=that(names="shelf")):
+            await world.call("MoveCheckpoint", request, v1.OrderStatus)
+
+
 @pytest.mark.parametrize(
     ("method", "request_of"),
-    [("DeleteCheckpoint", v1.DeleteCheckpointRequest), ("RestoreCheckpoint", v1.RestoreCheckpointRequest)],
+    [
+        ("DeleteCheckpoint", v1.DeleteCheckpointRequest),
+        ("RestoreCheckpoint", v1.RestoreCheckpointRequest),
+        ("MoveCheckpoint", partial(v1.MoveCheckpointRequest, tier="disk")),
+    ],
 )
 async def test_an_order_is_found_by_its_key_first(world, method, request_of):
     """Whoever asks again gets it, though its agent is away and its checkpoint gone; another order is refused."""

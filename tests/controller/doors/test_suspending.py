@@ -67,7 +67,13 @@ async def test_what_a_suspended_task_consists_of_is_left_alone(world):
             await world.call("DeleteCheckpoint", v1.DeleteCheckpointRequest(**about), v1.OrderStatus)
         with pytest.raises(CheckpointNeeded, check=that(names=job_id)):
             await world.call("RestoreCheckpoint", v1.RestoreCheckpointRequest(**about), v1.OrderStatus)
+        away = v1.MoveCheckpointRequest(**about, tier="repository")
+        with pytest.raises(CheckpointNeeded, check=that(names=job_id)):
+            await world.call("MoveCheckpoint", away, v1.OrderStatus)
         assert len(agent.begun) == 1
+        away.keep = True
+        await world.call("MoveCheckpoint", away, v1.OrderStatus)
+        assert (await agent.order(1)).move.keep
 
 
 @pytest.mark.parametrize("method", ["SuspendTask", "ResumeTask"])

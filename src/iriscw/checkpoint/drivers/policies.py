@@ -23,8 +23,7 @@ from iriscw.checkpoint.tiering.usage import UsageLedger, tier_views, view_of
 log = logging.getLogger(__name__)
 
 POLICIES: Final[Mapping[str, type[TieringPolicy]]] = {"greedy-dual": GreedyDual, "lru": LeastRecentlyUsed}
-"""Those that come with iriscw; the first one is the default."""
-
+"""Those that come with iriscw."""
 
 SPEEDS: Final[Mapping[str, Speed]] = {**BUILT_IN_SPEEDS, REPOSITORY: Speed(0.5, 0.15e9)}
 """Until something was measured; that of an object store is a guess."""

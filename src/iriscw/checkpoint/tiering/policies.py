@@ -10,22 +10,23 @@ A policy that is a :class:`ByWorth` says only what a checkpoint is worth where i
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import attrs
 
 from iriscw.checkpoint.tiering.model import NO_LIMIT, CheckpointView, Proposal, TieringView, TierView
 
 
-class ByWorth:
+class ByWorth(ABC):
     """What is worth least goes to a slower tier, and what is worth most comes to a faster one.
 
     A tier that is fuller than its high mark is emptied to its low one. What was thawed comes to a faster tier if it
     fits beneath the high mark there, or instead of what is worth less: that goes first, in the same round.
     """
 
+    @abstractmethod
     def worth(self, view: TieringView, checkpoint: CheckpointView, tier: TierView) -> float:
         """Return what it is worth to have this checkpoint in this tier and not in a slower one; any scale will do."""
-        raise NotImplementedError
 
     def admit(self, view: TieringView, size_bytes: int) -> str:
         """Return the fastest tier that stays below its high mark, or else the first that has room at all."""

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import attrs
 
 from iriscw._errors import ActorStopped, InvalidArgument, NoSuchActor
-from iriscw.checkpoint.drivers.loading import NoSuchTier, named_tier
+from iriscw.checkpoint.drivers.loading import REPOSITORY, TIER_NAME, NoSuchTier, named_tier
 from iriscw.checkpoint.selecting import read_selector
 from iriscw.controller.checkpoint_labels import MAX_USER_LABELS, task_labels, without_gpus
 from iriscw.controller.doors.access import JOB_ID, Access
@@ -60,6 +60,7 @@ from iriscw.nodes.model import (
     TIER,
     CheckpointRow,
     FreezeOrder,
+    MoveOrder,
     NodeState,
     NodeView,
     OperationRow,
@@ -232,6 +233,14 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
         order = Order("", remove=RemoveOrder(message.checkpoint_id))
         return await self._place_at_holder(order_key(message.idempotency_key), message.node, order)
 
+    async def move_checkpoint(self, message: v1.MoveCheckpointRequest) -> v1.OrderStatus:
+        """Order that a checkpoint come to another tier of its node; which ones there are the node's agent knows."""
+        self._access.admin()
+        if not TIER_NAME.fullmatch(message.tier):
+            raise InvalidArgument(f"{message.tier[:80]!a} is not the name of a tier")
+        order = Order("", move=MoveOrder(message.checkpoint_id, message.tier, message.keep))
+        return await self._place_at_holder(order_key(message.idempotency_key), message.node, order)
+
     async def cancel_order(self, message: v1.CancelOrderRequest) -> v1.OrderStatus:
         """Have an order undone."""
         self._access.admin()
@@ -277,7 +286,8 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
                 raise _reused()
             return await self._status(before)
         node, row = await self._holder(order.checkpoint, named)
-        await self._refuse_needed(order.checkpoint, row)
+        if not _stays(order, row):
+            await self._refuse_needed(order.checkpoint, row)
         return await self._place(key, node, order)
 
     async def _refuse_needed(self, checkpoint: str, row: CheckpointRow | None) -> None:
@@ -378,6 +388,12 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
             node_state=STATES[NodeState.UNKNOWN if there is None else there.state],
             node_since_ms=0 if there is None else there.since_wall_ns // MILLISECOND,
         )
+
+
+def _stays(order: Order, row: CheckpointRow | None) -> bool:
+    """Whether a suspended task can go on from its checkpoint after this: any tier of its node will do."""
+    move = order.move
+    return move is not None and (move.keep or (row is not None and move.target != REPOSITORY))
 
 
 def _reused() -> OrderKeyReused:

@@ -129,6 +129,7 @@ __all__ = (
     "ManualSliceConfig",
     "MigrateRequest",
     "MigrateResponse",
+    "MoveCheckpointRequest",
     "MoveRequest",
     "NodeAgentBase",
     "NodeAgentStub",
@@ -3397,6 +3398,31 @@ default_message_pool.register_message("iriscw.v1", "MigrateResponse", MigrateRes
 
 
 @dataclass(eq=False, repr=False)
+class MoveCheckpointRequest(betterproto2.Message):
+    idempotency_key: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    checkpoint_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    node: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Empty: the one that has it. What only a repository has comes to the node that is named.
+    """
+
+    tier: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    A tier of the agent, or "repository".
+    """
+
+    keep: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
+    """
+    Let it lie where it lies, too.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "MoveCheckpointRequest", MoveCheckpointRequest)
+
+
+@dataclass(eq=False, repr=False)
 class MoveRequest(betterproto2.Message):
     checkpoint_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -5365,6 +5391,28 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def move_checkpoint(
+        self,
+        message: "MoveCheckpointRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "OrderStatus":
+        """
+        Orders that a checkpoint come to another tier of a node, or to the repository of the node's agent, or from there.
+        Likewise.
+        """
+
+        return await self._unary_unary(
+            "/iriscw.v1.ControllerService/MoveCheckpoint",
+            message,
+            OrderStatus,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
     async def watch_order(
         self,
         message: "WatchOrderRequest",
@@ -6045,6 +6093,14 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def move_checkpoint(self, message: "MoveCheckpointRequest") -> "OrderStatus":
+        """
+        Orders that a checkpoint come to another tier of a node, or to the repository of the node's agent, or from there.
+        Likewise.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def watch_order(self, message: "WatchOrderRequest") -> "AsyncIterator[OrderStatus]":
         """
         An order now and after each change; the last one has its end.
@@ -6236,6 +6292,12 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         response = await self.delete_checkpoint(request)
         await stream.send_message(response)
 
+    async def __rpc_move_checkpoint(self, stream: "grpclib.server.Stream[MoveCheckpointRequest, OrderStatus]") -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.move_checkpoint(request)
+        await stream.send_message(response)
+
     async def __rpc_watch_order(self, stream: "grpclib.server.Stream[WatchOrderRequest, OrderStatus]") -> None:
         request = await stream.recv_message()
         assert request is not None
@@ -6397,6 +6459,12 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
                 self.__rpc_delete_checkpoint,
                 grpclib.const.Cardinality.UNARY_UNARY,
                 DeleteCheckpointRequest,
+                OrderStatus,
+            ),
+            "/iriscw.v1.ControllerService/MoveCheckpoint": grpclib.const.Handler(
+                self.__rpc_move_checkpoint,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                MoveCheckpointRequest,
                 OrderStatus,
             ),
             "/iriscw.v1.ControllerService/WatchOrder": grpclib.const.Handler(
