@@ -4,10 +4,13 @@ import signal
 import subprocess
 import sys
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from iriscw.cli import main
 from iriscw.cli.interrupts import as_interrupts
+from iriscw.cli.outcome import run_async
 
 
 @pytest.fixture
@@ -47,6 +50,30 @@ def test_nothing_changes_for_who_was_not_signalled(heard):
     with as_interrupts():
         assert signal.getsignal(signal.SIGHUP) is not before
     assert signal.getsignal(signal.SIGHUP) == before
+
+
+def test_a_second_interrupt_cuts_no_step_short():
+    """Raised where asyncio wakes a task it would have the program hang; it ends the loop after the step. A third cuts.
+
+    So it is with a loop that a step holds.
+    """
+    steps = []
+
+    async def program(count):
+        signal.raise_signal(signal.SIGINT)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            for number in range(2, count + 1):
+                signal.raise_signal(signal.SIGINT)
+                steps.append(number)
+            await anyio.lowlevel.checkpoint()
+
+    for count in (2, 3):
+        with pytest.raises(KeyboardInterrupt):
+            run_async(program, count)
+    assert steps == [2, 2]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 IN_THE_BACKGROUND = """

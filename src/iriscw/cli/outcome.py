@@ -20,6 +20,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import nullcontext
 from typing import Any, Final, TypeVar
 
 from iriscw._errors import OperationError, UsageError
@@ -230,7 +231,15 @@ def run_async(
     """Run ``function(*args)`` on an event loop of its own, and raise what it raises without groups around it."""
     import anyio
 
+    from iriscw.cli.interrupts import asyncio_listens, raised_between_steps
+
+    listens = asyncio_listens()
+
+    async def interruptible() -> Value:
+        with raised_between_steps() if listens else nullcontext():
+            return await function(*args)
+
     try:
-        return anyio.run(function, *args, backend_options={"loop_factory": loop_factory} if loop_factory else None)
+        return anyio.run(interruptible, backend_options={"loop_factory": loop_factory} if loop_factory else None)
     except BaseExceptionGroup as group:
         raise alone(group) from None
