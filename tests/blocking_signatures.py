@@ -20,6 +20,7 @@ PAIRS = {
     ("Client", "resume"): "client/client.py",
     ("Client", "restore"): "client/client.py",
     ("Client", "move"): "client/client.py",
+    ("Client", "verify"): "client/client.py",
     ("Client", "checkpoints"): "client/client.py",
     ("Client", "call"): "client/client.py",
     ("Job", "exec"): "client/job.py",

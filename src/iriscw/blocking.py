@@ -443,6 +443,12 @@ class Client:
         """Bring a checkpoint to another tier; arguments and errors as :meth:`iriscw.Client.move`."""
         return self._loop.call(lambda: self._client.move(checkpoint, tier, node=node, keep=keep, seen=seen))
 
+    def verify(
+        self, checkpoint: _nodes.Checkpoint | str, *, node: str = "", seen: Callable[[OrderStatus], None] | None = None
+    ) -> OrderStatus:
+        """Have the copies of a checkpoint read; arguments and errors as :meth:`iriscw.Client.verify`."""
+        return self._loop.call(lambda: self._client.verify(checkpoint, node=node, seen=seen))
+
     def checkpoints(
         self, selector: str = "", *, node: str = "", labels: Mapping[str, str] | None = None
     ) -> list[_nodes.Checkpoint]:

@@ -22,7 +22,7 @@ from iriscw.agent.errors import AgentStopping
 from iriscw.agent.local import Local, Machine, MoveUndone, TierElsewhere, failure_of
 from iriscw.agent.machine import this_machine
 from iriscw.agent.uplink.ledger import LEFT
-from iriscw.agent.uplink.messages import BeginOrder, StopOrder
+from iriscw.agent.uplink.messages import BeginOrder, Now, Past, StopOrder
 from iriscw.checkpoint.drivers import carrier as carrier_module
 from iriscw.checkpoint.drivers.loading import NoRepository
 from iriscw.checkpoint.drivers.store import Folders
@@ -32,9 +32,9 @@ from iriscw.checkpoint.model import MovePlan
 from iriscw.cli import at_here
 from iriscw.client.nodes import node_status
 from iriscw.files import make_private_folder
-from iriscw.freeze.model import ArtifactInUse, ArtifactUnknown, GateRefused, Outcome, UnsafeRequest
+from iriscw.freeze.model import ArtifactInUse, ArtifactRefused, ArtifactUnknown, GateRefused, Outcome, UnsafeRequest
 from iriscw.journal.sqlite import SqliteJournal
-from iriscw.nodes.model import MoveOrder, Order, ThawOrder
+from iriscw.nodes.model import MoveOrder, Order, ThawOrder, VerifyOrder
 from iriscw.objects.ports import StoreUnreachable
 from iriscw.proto.iriscw import v1
 from raised import that
@@ -449,6 +449,39 @@ async def test_an_agent_is_ordered_to_move(tmp_path, kept):
             assert (shelf.has("ck-1"), disk.has("ck-1")) == (True, True)
             assert (await ordered("mv-2")).end.outcome is Outcome.MOVED
             assert (shelf.has("ck-1"), disk.has("ck-1")) == (False, True)
+
+
+async def test_an_agent_is_ordered_to_prefetch_and_to_verify(tmp_path, kept, monkeypatch):
+    """What lies here is fetched no more. All copies are read, the repository's too; one that is damaged is named."""
+    shelf, disk = kept.folders
+    repository = MemoryRepository()
+    await repository.store("ck-1", shelf.images("ck-1"), shelf.text("ck-1"), lambda progress: None)
+    shelf.remove("ck-1")
+    async with agent_of(tmp_path, StepWorld(), folders=[attrs.evolve(shelf, name="ram"), disk]) as (agent, caller):
+        agent.machine.tiers.repository = repository
+        link = agent._link
+        with anyio.fail_after(PATIENCE_S):
+            fetch = Order("mv-1", move=MoveOrder("ck-1", "", keep=True))
+            assert await link._begin(BeginOrder(fetch)) is None
+            assert (await last(caller.watch("mv-1"))).end.outcome is Outcome.COPIED
+            end = await link._begin(BeginOrder(attrs.evolve(fetch, operation="mv-2")))
+            assert (end.outcome, end.tier, shelf.has("ck-1")) == ("copied", "ram", True)
+            with pytest.raises(ArtifactUnknown):
+                await link._begin(BeginOrder(Order("mv-3", move=MoveOrder("ck-9", "", keep=True))))
+
+            told = []
+            monkeypatch.setattr(link, "_tell", lambda message, key: told.append(message))
+            verify = Order("vf-1", verify=VerifyOrder("ck-1"))
+            end = await link._begin(BeginOrder(verify))
+            assert (end.outcome, end.text) == ("verified", "ram, repository")
+            assert end.size_bytes == shelf.manifest("ck-1").sealed.size_bytes  # the repository in memory says none
+            assert {type(each) for each in told} == {Now, Past}
+            assert isinstance(told[-1], Past)
+            image = max(shelf.images("ck-1").iterdir(), key=lambda each: each.stat().st_size)
+            image.chmod(0o600)
+            image.write_bytes(bytes(image.stat().st_size))
+            with pytest.raises(ArtifactRefused, check=that(names="ram")):
+                await link._begin(BeginOrder(verify))
 
 
 async def test_an_ordered_thaw_fetches_first(tmp_path, kept, monkeypatch):

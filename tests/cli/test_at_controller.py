@@ -36,6 +36,10 @@ class ClientDouble:
     async def checkpoints(self):
         return self.held
 
+    async def verify(self, checkpoint, *, node, seen):
+        seen(status := OrderStatus("vf-1", node, "verify", checkpoint, outcome="verified", text="disk, ram"))
+        return status
+
     async def move(self, checkpoint, tier, *, node, keep, seen):
         seen(status := OrderStatus("mv-1", node, "move", checkpoint, outcome="copied" if keep else "moved", tier=tier))
         return status
@@ -90,6 +94,15 @@ def test_a_checkpoint_is_moved_on_its_node(iriscw, cluster):
     assert (shown["outcome"], shown["tier"]) == ("copied", "repository of n1")
     for words in (("--cluster", "--state-dir", "x"), ("--node", "n1")):
         assert iriscw("move", "ck-1", "disk", *words)[0] == 2
+
+
+def test_each_node_of_a_checkpoint_verifies_it(iriscw, cluster):
+    """One after the other; or one node that is named, whatever is known of its copies."""
+    copies = (CheckpointCopy("n1", "disk", 4), CheckpointCopy("n1", "ram", 4), CheckpointCopy("n2", "disk", 4))
+    cluster([], held=[Checkpoint("ck-1", "n1", "disk", 4, copies=copies)])
+    lines = iriscw("verify", "ck-1", "--cluster")[1].splitlines()
+    assert [line.partition(" in disk, ram ")[2] for line in lines] == ["of n1", "of n2"]
+    assert "ck-9: verified" in iriscw("verify", "ck-9", "--cluster", "--node", "n7")[1]
 
 
 def test_a_tier_that_is_not_known_is_not_told(iriscw, cluster):

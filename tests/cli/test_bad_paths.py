@@ -46,6 +46,7 @@ BESIDE = {
     ("manifests", "kubeconfig"): {"--diff": None},
     ("manifests", "secrets_from"): {"--apply": None},
     ("move", "token_file"): {"--cluster": None},
+    ("verify", "token_file"): {"--cluster": None},
     ("restore", "token_file"): {"--cluster": None},
     ("sim", "run"): {"--seeds": "1"},
     ("sim", "serve", "tls_cert"): {"--tls-key": "{tmp}/token"},

@@ -37,22 +37,22 @@ GOLDEN = [
             '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":{"attempt_ui'
             'd":"uid-1","boot_id":"boot-1","force":false,"guard":"/w","labels":[["a","b"]],"leave_running":true,"'
             'pid":10,"pid_namespace":30,"start_ticks":20,"tcp_close":true,"tcp_established":true,"tier":"ram"},"m'
-            'ove":null,"operation":"ck-1","remove":null,"thaw":null},"wall_ns":7}]'
+            'ove":null,"operation":"ck-1","remove":null,"thaw":null,"verify":null},"wall_ns":7}]'
         ),
     ),
     (
         OrderPlaced("key", "n1", "agent-1", THAW, 7),
         (
             '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"move":'
-            'null,"operation":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","force":true,"gpus":[["GPU-1","GPU-2"]],"new'
-            '_numbers":true}},"wall_ns":7}]'
+            'null,"operation":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","force":true,"gpus":[["GPU-1","GPU'
+            '-2"]],"new_numbers":true},"verify":null},"wall_ns":7}]'
         ),
     ),
     (
         OrderPlaced("key", "n1", "agent-1", REMOVE, 7),
         (
             '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"move":'
-            'null,"operation":"rm-1","remove":{"checkpoint":"ck-1"},"thaw":null},"wall_ns":7}]'
+            'null,"operation":"rm-1","remove":{"checkpoint":"ck-1"},"thaw":null,"verify":null},"wall_ns":7}]'
         ),
     ),
     (
@@ -60,7 +60,7 @@ GOLDEN = [
         (
             '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"move":'
             '{"checkpoint":"ck-1","keep":true,"target":"repository"},"operation":"mv-1","remove":null,"thaw":null'
-            '},"wall_ns":7}]'
+            ',"verify":null},"wall_ns":7}]'
         ),
     ),
     (
@@ -77,8 +77,8 @@ GOLDEN = [
     (
         OrderTaken(REMOVE, 7),
         (
-            '["agent.order_taken",1,{"order":{"freeze":null,"move":null,"operation":"rm-1","remove":{"checkpoint":'
-            '"ck-1"},"thaw":null},"wall_ns":7}]'
+            '["agent.order_taken",1,{"order":{"freeze":null,"move":null,"operation":"rm-1","remove":{"checkpoint"'
+            ':"ck-1"},"thaw":null,"verify":null},"wall_ns":7}]'
         ),
     ),
     (

@@ -22,6 +22,7 @@ from iriscw.nodes.model import (
     RemoveOrder,
     ThawOrder,
     TierRow,
+    VerifyOrder,
 )
 from iriscw.proto.iriscw import v1
 from profiles import examples
@@ -57,6 +58,7 @@ ORDER = st.one_of(
     st.builds(lambda name, *asked: Order(name, thaw=ThawOrder(*asked)), IDS, IDS, st.booleans(), st.booleans(), LABELS),
     st.builds(lambda name, held: Order(name, remove=RemoveOrder(held)), IDS, IDS),
     st.builds(lambda name, *asked: Order(name, move=MoveOrder(*asked)), IDS, IDS, IDS, st.booleans()),
+    st.builds(lambda name, held: Order(name, verify=VerifyOrder(held)), IDS, IDS),
 )
 
 

@@ -251,6 +251,7 @@ def test_services():
         "ResumeTask",
         "DeleteCheckpoint",
         "MoveCheckpoint",
+        "VerifyCheckpoint",
         "CancelOrder",
         "GetAgentToken",
         "ForgetNode",

@@ -89,6 +89,27 @@ class AtController:
 
         _run(self.given, work, form)
 
+    def verify(self, checkpoint: str, form: str) -> None:
+        """Have every copy of a checkpoint read and compared, on one node after the other.
+
+        Raises:
+            OrderFailed: one is not whole; those on nodes before it were told.
+        """
+        node = self.given["node"] or ""
+
+        async def work(client: Client) -> None:
+            nodes = [node]
+            if not node:
+                found = [each for each in await client.checkpoints() if each.id == checkpoint]
+                nodes = list(dict.fromkeys(copy.node for each in found for copy in each.copies)) or [""]
+            for name in nodes:
+                with progress() as shown:
+                    status = await client.verify(checkpoint, node=name, seen=_follow(shown))
+                finish(attrs.evolve(_done(status), tier=f"{status.text} of {status.node}", note=""), form)
+
+        with as_interrupts():
+            _with_client(self.given, work)
+
     def checkpoints(self, asked: Listing, form: str) -> None:
         """List the checkpoints of all nodes."""
         if asked.released is not None:

@@ -50,11 +50,21 @@ def move(*, checkpoint_id: str, tier: str, keep: bool, cluster: bool, form: str,
 
 @click.command()
 @click.argument("checkpoint_id", metavar="CHECKPOINT")
+@cluster_option
+@node_option
+@connection_options
 @place_options
 @format_option
-def verify(*, checkpoint_id: str, form: str, **given: Any) -> None:
-    """Read every byte of every copy of a checkpoint, and compare. The exit code is 0 only if each copy is whole."""
-    AtHere(given).verify(checkpoint_id, form)
+def verify(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> None:
+    """Read every byte of every copy of a checkpoint, and compare. The exit code is 0 only if each copy is whole.
+
+    With --cluster the agents of all nodes that have it do that, or the one of --node.
+    """
+    from iriscw.cli.at_controller import AtController
+
+    backend = AtController(given) if cluster else AtHere(given)
+    backend.refuse(given)
+    backend.verify(checkpoint_id, form)
 
 
 @click.command()

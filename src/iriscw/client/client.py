@@ -485,6 +485,27 @@ class Client:
         wanted, where = (checkpoint, "") if isinstance(checkpoint, str) else (checkpoint.id, checkpoint.node)
         return await at_nodes.move(self._calls, wanted, tier, node=node or where, keep=keep, seen=seen)
 
+    async def verify(
+        self, checkpoint: Checkpoint | str, *, node: str = "", seen: Callable[[OrderStatus], None] | None = None
+    ) -> OrderStatus:
+        """Have every byte of the copies of a checkpoint read and compared that a node's agent reaches.
+
+        That in its repository is one of them. Of all nodes: :meth:`Checkpoint.verify`.
+
+        Args:
+            checkpoint: which one, or its id.
+            node: whose agent does it, if several nodes have it, or only a repository.
+            seen: told of each change.
+
+        Raises:
+            CheckpointUnknown: no node that is heard of has it.
+            CheckpointAmbiguous: several have.
+            OrderFailed: a copy is not whole (``kind`` is ``ArtifactRefused``), or cannot be read now.
+            NoSuchNode, AgentAway, TooManyOrders, OperationError: as :meth:`checkpoint`.
+        """
+        wanted, where = (checkpoint, "") if isinstance(checkpoint, str) else (checkpoint.id, checkpoint.node)
+        return await at_nodes.verify(self._calls, wanted, node=node or where, seen=seen)
+
     async def checkpoints(
         self, selector: str = "", *, node: str = "", labels: Mapping[str, str] | None = None
     ) -> list[Checkpoint]:

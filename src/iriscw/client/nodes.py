@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 import attrs
@@ -26,16 +26,24 @@ from iriscw.proto.iriscw.v1 import (
     NodeStatus as WireNodeStatus,
     OrderStatus as WireOrderStatus,
     RestoreCheckpointRequest,
+    VerifyCheckpointRequest,
     WatchOrderRequest,
 )
 
 UNDO_PATIENCE_S: Final = 300.0
 """What a cancelled order may take to be undone, before it is left to itself: it is undone all the same."""
 
-DONE: Final = ("frozen", "copied", "thawed", "removed", "moved")
+DONE: Final = ("frozen", "copied", "thawed", "removed", "moved", "verified")
 """Outcomes of orders that came to their end."""
 
 Seen = Callable[[OrderStatus], None]
+PlacedRequest: TypeAlias = (
+    CheckpointTaskRequest
+    | RestoreCheckpointRequest
+    | DeleteCheckpointRequest
+    | MoveCheckpointRequest
+    | VerifyCheckpointRequest
+)
 
 
 @attrs.frozen
@@ -103,6 +111,39 @@ class Checkpoint:
             raise InvalidArgument("this checkpoint was not given by a client")
         return await move(self._calls, self.id, tier, node=node or self.node, keep=keep, seen=seen)
 
+    async def prefetch(self, tier: str = "", *, node: str = "", seen: Seen | None = None) -> OrderStatus:
+        """Have it lie on a node before it is thawed there; verified. One that lies there already is left as it is.
+
+        Args:
+            tier: where to; empty: where the node's agent has room.
+            node: which node; it has to share a repository that has the checkpoint. Empty: that of the copy to use.
+            seen: told of each change.
+
+        Raises:
+            NoSuchNode, AgentAway, TooManyOrders, OrderFailed, OperationError: as :meth:`Client.checkpoint`.
+        """
+        if self._calls is None:
+            raise InvalidArgument("this checkpoint was not given by a client")
+        return await move(self._calls, self.id, tier, node=node or self.node, keep=True, seen=seen)
+
+    async def verify(self, *, seen: Seen | None = None) -> list[OrderStatus]:
+        """Have every byte of each copy read and compared, on one node after the other; one answer for each node.
+
+        A node's agent reads what it can reach: the copy in its repository, too.
+
+        Args:
+            seen: told of each change.
+
+        Raises:
+            OrderFailed: a copy is not whole (``kind`` is ``ArtifactRefused``), or cannot be read now.
+            AgentAway: a node's agent is not heard of now.
+            OperationError: the controller cannot be reached.
+        """
+        if self._calls is None:
+            raise InvalidArgument("this checkpoint was not given by a client")
+        nodes = dict.fromkeys(copy.node for copy in self.copies)
+        return [await verify(self._calls, self.id, node=node, seen=seen) for node in nodes]
+
     async def delete(self) -> None:
         """Remove all of its ``copies``, one node after the other; the first that cannot be removed is the error.
 
@@ -127,6 +168,13 @@ async def move(
     key = uuid.uuid4().hex
     request = MoveCheckpointRequest(idempotency_key=key, checkpoint_id=checkpoint, node=node, tier=tier, keep=keep)
     return await follow(calls, "MoveCheckpoint", request, key, seen)
+
+
+async def verify(calls: MethodCalls, checkpoint: str, *, node: str, seen: Seen | None) -> OrderStatus:
+    """Have the copies of a checkpoint that a node's agent reaches read; see :meth:`Checkpoint.verify`."""
+    key = uuid.uuid4().hex
+    request = VerifyCheckpointRequest(idempotency_key=key, checkpoint_id=checkpoint, node=node)
+    return await follow(calls, "VerifyCheckpoint", request, key, seen)
 
 
 def checkpoint(sent: NodeCheckpoint, calls: MethodCalls) -> Checkpoint:
@@ -238,7 +286,7 @@ async def listing(calls: MethodCalls, selector: str, node: str, labels: Mapping[
 async def follow(
     calls: MethodCalls,
     method: str,
-    request: CheckpointTaskRequest | RestoreCheckpointRequest | DeleteCheckpointRequest | MoveCheckpointRequest,
+    request: PlacedRequest,
     key: str,
     seen: Seen | None,
 ) -> OrderStatus:

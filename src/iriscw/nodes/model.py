@@ -52,6 +52,7 @@ REFUSED = "refused"
 """The outcome of an order of which nothing was begun."""
 
 REMOVED = "removed"
+VERIFIED = "verified"
 UNKNOWN = "unknown"
 """The outcome of an order of which nobody can say what became: its agent is another one now."""
 
@@ -242,7 +243,10 @@ class RemoveOrder:
 
 @attrs.frozen
 class MoveOrder:
-    """Have a checkpoint lie in this tier, or in the agent's repository; with ``keep`` it stays where it lay, too."""
+    """Have a checkpoint lie in this tier, or in the agent's repository; with ``keep`` it stays where it lay, too.
+
+    With no target it is to lie in any tier of the node: if only the repository has it, it is copied from there.
+    """
 
     checkpoint: str
     target: str
@@ -250,25 +254,39 @@ class MoveOrder:
 
 
 @attrs.frozen
+class VerifyOrder:
+    """Read every byte of every copy of a checkpoint that the agent reaches, and compare."""
+
+    checkpoint: str
+
+
+@attrs.frozen
 class Order:
-    """What one agent is to do: exactly one of the last four. The operation's id is the order's."""
+    """What one agent is to do: exactly one of the last five. The operation's id is the order's."""
 
     operation: str
     freeze: FreezeOrder | None = None
     thaw: ThawOrder | None = None
     remove: RemoveOrder | None = None
     move: MoveOrder | None = None
+    verify: VerifyOrder | None = None
 
     @property
     def kind(self) -> str:
         """What it is, in one word."""
-        asked = {"freeze": self.freeze, "thaw": self.thaw, "remove": self.remove, "move": self.move}
+        asked = {
+            "freeze": self.freeze,
+            "thaw": self.thaw,
+            "remove": self.remove,
+            "move": self.move,
+            "verify": self.verify,
+        }
         return next(kind for kind, order in asked.items() if order is not None)
 
     @property
     def checkpoint(self) -> str:
         """The checkpoint that it makes or uses."""
-        used = self.thaw or self.remove or self.move
+        used = self.thaw or self.remove or self.move or self.verify
         return self.operation if used is None else used.checkpoint
 
 

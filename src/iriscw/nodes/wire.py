@@ -30,6 +30,7 @@ from iriscw.nodes.model import (
     RemoveOrder,
     ThawOrder,
     TierRow,
+    VerifyOrder,
 )
 from iriscw.proto.iriscw import v1
 
@@ -357,6 +358,8 @@ def _order(order: Order) -> v1.AgentOrder:
     elif order.move is not None:
         move = order.move
         message.move = v1.MoveRequest(checkpoint_id=move.checkpoint, tier=move.target, keep=move.keep)
+    elif order.verify is not None:
+        message.verify = v1.OrderedVerify(checkpoint_id=order.verify.checkpoint)
     return message
 
 
@@ -402,4 +405,6 @@ def _read_order(message: v1.AgentOrder) -> Order | None:
     if message.move is not None:
         move = message.move
         return Order(message.operation_id, move=MoveOrder(move.checkpoint_id, move.tier, move.keep))
+    if message.verify is not None:
+        return Order(message.operation_id, verify=VerifyOrder(message.verify.checkpoint_id))
     return None

@@ -238,9 +238,10 @@ async def test_a_move_is_ordered(world):
             placed.operation_id,
             *("ck-1", "shelf", True),
         )
-        request.idempotency_key, request.tier = "k2", "../shelf"
-        with pytest.raises(InvalidArgument, check=that(names="shelf")):
-            await world.call("MoveCheckpoint", request, v1.OrderStatus)
+        for wrong in ({"tier": "../shelf"}, {"tier": "", "keep": False}):
+            request = v1.MoveCheckpointRequest(idempotency_key="k2", checkpoint_id="ck-1", **wrong)
+            with pytest.raises(InvalidArgument, check=that(names=repr(wrong["tier"]))):
+                await world.call("MoveCheckpoint", request, v1.OrderStatus)
 
 
 @pytest.mark.parametrize(
@@ -249,6 +250,7 @@ async def test_a_move_is_ordered(world):
         ("DeleteCheckpoint", v1.DeleteCheckpointRequest),
         ("RestoreCheckpoint", v1.RestoreCheckpointRequest),
         ("MoveCheckpoint", partial(v1.MoveCheckpointRequest, tier="disk")),
+        ("VerifyCheckpoint", v1.VerifyCheckpointRequest),
     ],
 )
 async def test_an_order_is_found_by_its_key_first(world, method, request_of):

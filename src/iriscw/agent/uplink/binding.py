@@ -7,8 +7,8 @@ before the records of its operation go, or a later one would begin it again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,15 +53,18 @@ from iriscw.agent.wire import DEFAULT_LOCK_MS, text
 from iriscw.checkpoint.drivers.loading import default_tier
 from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
 from iriscw.checkpoint.messages import MoveCheckpoint
-from iriscw.checkpoint.model import MovePlan
+from iriscw.checkpoint.model import ArtifactCopy, MovePlan
 from iriscw.dialling.messages import Connected, Dial, Disconnected
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
+    ArtifactRefused,
     ArtifactUnknown,
     CriuAbility,
     CriuOptions,
     FreezePlan,
     Numbers,
+    Outcome,
+    Progress,
     TargetGone,
     TaskIdentity,
     ThawPlan,
@@ -73,11 +76,13 @@ from iriscw.nodes.model import (
     REMOVED,
     TIER,
     UNKNOWN,
+    VERIFIED,
     Abilities,
     AgentIdentity,
     FreezeOrder,
     GpuRow,
     MoveOrder,
+    OperationRow,
     Order,
     OrderEnd,
     ThawOrder,
@@ -133,8 +138,8 @@ class ControllerLink:
         self._ready = anyio.Event()
         self._wanted = anyio.Event()
         self._last_error = ""
-        self._fetching: dict[str, anyio.CancelScope] = {}
-        """Of orders to thaw whose checkpoint is on its way here."""
+        self._reading: dict[str, anyio.CancelScope] = {}
+        """Of orders whose checkpoint is on its way here to be thawed, or is read to be verified."""
 
     def child(self) -> ChildSpec:
         """Return ``/controller``. That its session fails again and again is no reason to end the agent."""
@@ -186,10 +191,14 @@ class ControllerLink:
             await agent.begin(FreezeTree(plan))
         elif order.thaw is not None:
             return await self._thaw(self._thaw_plan(order.operation, order.thaw))
+        elif order.move is not None and not order.move.target:
+            return await self._prefetch(order.operation, order.move.checkpoint)
         elif order.move is not None:
             await agent.begin(MoveCheckpoint(self._move_plan(order.operation, order.move)))
         elif order.remove is not None:
             return await self._remove(order.operation, order.remove.checkpoint)
+        elif order.verify is not None:
+            return await self._verify(order.operation, order.verify.checkpoint)
         return None
 
     async def _withdrawn(self, order: Order) -> OrderEnd:
@@ -218,19 +227,76 @@ class ControllerLink:
 
     async def _thaw(self, plan: ThawPlan) -> OrderEnd | None:
         """Begin a thaw, after what only the repository has was fetched; a withdrawal meanwhile undoes the fetch."""
-        with anyio.CancelScope() as fetching:
-            self._fetching[plan.operation] = fetching
-            try:
-                async with aclosing(fetched(self._agent, plan)) as views:
-                    async for _ in views:
-                        pass
-            finally:
-                del self._fetching[plan.operation]
+        with self._reads(plan.operation) as fetching:
+            async with aclosing(fetched(self._agent, plan)) as views:
+                async for _ in views:
+                    pass
         if fetching.cancel_called:
             text = "it was cancelled while its checkpoint was fetched"
             return OrderEnd(plan.operation, REFUSED, "OrderCancelled", text)
         await self._agent.begin(ThawTree(plan))
         return None
+
+    async def _prefetch(self, operation: str, checkpoint: str) -> OrderEnd | None:
+        """Have what only the repository has lie in the tier that the balancer says; nothing, if it lies here already.
+
+        Raises:
+            ArtifactUnknown: the repository has not got it either.
+        """
+        _check_id(checkpoint)
+        agent = self._agent
+        lying = await (await agent.tiers()).holding(checkpoint)
+        if lying:
+            where = text(lying[0].name)
+            return OrderEnd(operation, Outcome.COPIED.value, text=f"it lies in {where} already", tier=where)
+        found = None if agent.machine.tiers.repository is None else await agent.machine.tiers.find(checkpoint)
+        if found is None:
+            raise ArtifactUnknown(f"neither this node nor its repository has a checkpoint {checkpoint}")
+        target = await agent.balancer.admit(found.size_bytes)
+        await agent.begin(MoveCheckpoint(MovePlan(operation, checkpoint, target, keep=True)))
+        return None
+
+    async def _verify(self, operation: str, checkpoint: str) -> OrderEnd:
+        """Read all copies. It is no operation: whoever removes one meanwhile may, and a later agent reads anew.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            ArtifactRefused: some copies are not whole.
+            OperationError, OSError: one cannot be read: it may be whole.
+        """
+        _check_id(checkpoint)
+        copies: list[ArtifactCopy] = []
+
+        def report(progress: Progress) -> None:  # from any thread
+            steps = ((progress.phase, 0),)
+            row = OperationRow(
+                operation, "verify", checkpoint, "", False, steps, progress.done_bytes, progress.total_bytes
+            )
+            if self._system is not None:
+                self._system.call_soon(self._tell, Now(row), operation)
+
+        try:
+            with self._reads(operation) as reading:
+                copies = await (await self._agent.tiers()).verify_copies(checkpoint, report)
+        finally:
+            self._tell(Past((OPERATION, operation)), operation)
+        if reading.cancel_called:
+            return OrderEnd(operation, REFUSED, "OrderCancelled", "it was cancelled while the checkpoint was read")
+        bad = [f"{copy.tier}: {copy.trouble}" for copy in copies if copy.trouble]
+        if bad:
+            raise ArtifactRefused(f"{len(bad)} of {len(copies)} copies cannot be used: {'; '.join(bad)}")
+        places = ", ".join(copy.tier for copy in copies)
+        return OrderEnd(operation, VERIFIED, text=places, size_bytes=sum(copy.size_bytes for copy in copies))
+
+    @contextmanager
+    def _reads(self, operation: str) -> Iterator[anyio.CancelScope]:
+        """Have a withdrawal of the order cancel the block."""
+        with anyio.CancelScope() as scope:
+            self._reading[operation] = scope
+            try:
+                yield scope
+            finally:
+                del self._reading[operation]
 
     async def _freeze_plan(self, operation: str, order: FreezeOrder) -> FreezePlan:
         root = TaskIdentity(order.pid, order.start_ticks, order.boot_id)
@@ -296,8 +362,8 @@ class ControllerLink:
 
     async def _stop(self, effect: StopOrder) -> None:
         await self._ready.wait()
-        if effect.operation in self._fetching:
-            self._fetching[effect.operation].cancel()
+        if effect.operation in self._reading:
+            self._reading[effect.operation].cancel()
             return
         self._agent.stop(effect.operation, "the controller cancelled it")
 

@@ -69,6 +69,7 @@ from iriscw.nodes.model import (
     RemoveOrder,
     ThawOrder,
     TierRow,
+    VerifyOrder,
 )
 from iriscw.nodes.registry import RegisteredCheckpoint, joined
 from iriscw.proto.iriscw import v1
@@ -236,9 +237,15 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
     async def move_checkpoint(self, message: v1.MoveCheckpointRequest) -> v1.OrderStatus:
         """Order that a checkpoint come to another tier of its node; which ones there are the node's agent knows."""
         self._access.admin()
-        if not TIER_NAME.fullmatch(message.tier):
+        if not TIER_NAME.fullmatch(message.tier) and (message.tier or not message.keep):
             raise InvalidArgument(f"{message.tier[:80]!a} is not the name of a tier")
         order = Order("", move=MoveOrder(message.checkpoint_id, message.tier, message.keep))
+        return await self._place_at_holder(order_key(message.idempotency_key), message.node, order)
+
+    async def verify_checkpoint(self, message: v1.VerifyCheckpointRequest) -> v1.OrderStatus:
+        """Order that every byte of a checkpoint be read where it is."""
+        self._access.admin()
+        order = Order("", verify=VerifyOrder(message.checkpoint_id))
         return await self._place_at_holder(order_key(message.idempotency_key), message.node, order)
 
     async def cancel_order(self, message: v1.CancelOrderRequest) -> v1.OrderStatus:
@@ -393,7 +400,9 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
 def _stays(order: Order, row: CheckpointRow | None) -> bool:
     """Whether a suspended task can go on from its checkpoint after this: any tier of its node will do."""
     move = order.move
-    return move is not None and (move.keep or (row is not None and move.target != REPOSITORY))
+    if move is None:
+        return order.verify is not None
+    return move.keep or (row is not None and move.target != REPOSITORY)
 
 
 def _reused() -> OrderKeyReused:

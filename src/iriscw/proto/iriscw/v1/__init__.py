@@ -144,6 +144,7 @@ __all__ = (
     "OrderEnd",
     "OrderStatus",
     "OrderedFreeze",
+    "OrderedVerify",
     "PlatformConfig",
     "PluginPlatformConfig",
     "PluginSliceConfig",
@@ -200,6 +201,7 @@ __all__ = (
     "ThawRequest",
     "TierView",
     "TimeoutConfig",
+    "VerifyCheckpointRequest",
     "WatchEndpointsRequest",
     "WatchJobRequest",
     "WatchOperationRequest",
@@ -1279,6 +1281,8 @@ class AgentOrder(betterproto2.Message):
     )
 
     move: "MoveRequest | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True, group="order")
+
+    verify: "OrderedVerify | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True, group="order")
 
 
 default_message_pool.register_message("iriscw.v1", "AgentOrder", AgentOrder)
@@ -3410,7 +3414,7 @@ class MoveCheckpointRequest(betterproto2.Message):
 
     tier: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    A tier of the agent, or "repository".
+    A tier of the agent, or "repository". Empty, with `keep`: any tier, if it lies in none.
     """
 
     keep: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
@@ -3662,6 +3666,18 @@ class OrderedFreeze(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "OrderedFreeze", OrderedFreeze)
+
+
+@dataclass(eq=False, repr=False)
+class OrderedVerify(betterproto2.Message):
+    """
+    Reads every byte of every copy that the agent reaches, that in its repository too.
+    """
+
+    checkpoint_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("iriscw.v1", "OrderedVerify", OrderedVerify)
 
 
 @dataclass(eq=False, repr=False)
@@ -4784,6 +4800,21 @@ default_message_pool.register_message("iriscw.v1", "TimeoutConfig", TimeoutConfi
 
 
 @dataclass(eq=False, repr=False)
+class VerifyCheckpointRequest(betterproto2.Message):
+    idempotency_key: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    checkpoint_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    node: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Empty: the one that has it.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "VerifyCheckpointRequest", VerifyCheckpointRequest)
+
+
+@dataclass(eq=False, repr=False)
 class WatchEndpointsRequest(betterproto2.Message):
     job: "JobRef | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
@@ -5406,6 +5437,27 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
 
         return await self._unary_unary(
             "/iriscw.v1.ControllerService/MoveCheckpoint",
+            message,
+            OrderStatus,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def verify_checkpoint(
+        self,
+        message: "VerifyCheckpointRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "OrderStatus":
+        """
+        Orders that every byte of every copy of a checkpoint be read and compared, on one node. Likewise.
+        """
+
+        return await self._unary_unary(
+            "/iriscw.v1.ControllerService/VerifyCheckpoint",
             message,
             OrderStatus,
             timeout=timeout,
@@ -6101,6 +6153,13 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def verify_checkpoint(self, message: "VerifyCheckpointRequest") -> "OrderStatus":
+        """
+        Orders that every byte of every copy of a checkpoint be read and compared, on one node. Likewise.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def watch_order(self, message: "WatchOrderRequest") -> "AsyncIterator[OrderStatus]":
         """
         An order now and after each change; the last one has its end.
@@ -6298,6 +6357,14 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         response = await self.move_checkpoint(request)
         await stream.send_message(response)
 
+    async def __rpc_verify_checkpoint(
+        self, stream: "grpclib.server.Stream[VerifyCheckpointRequest, OrderStatus]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.verify_checkpoint(request)
+        await stream.send_message(response)
+
     async def __rpc_watch_order(self, stream: "grpclib.server.Stream[WatchOrderRequest, OrderStatus]") -> None:
         request = await stream.recv_message()
         assert request is not None
@@ -6465,6 +6532,12 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
                 self.__rpc_move_checkpoint,
                 grpclib.const.Cardinality.UNARY_UNARY,
                 MoveCheckpointRequest,
+                OrderStatus,
+            ),
+            "/iriscw.v1.ControllerService/VerifyCheckpoint": grpclib.const.Handler(
+                self.__rpc_verify_checkpoint,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                VerifyCheckpointRequest,
                 OrderStatus,
             ),
             "/iriscw.v1.ControllerService/WatchOrder": grpclib.const.Handler(
