@@ -34,6 +34,7 @@ def _row(record_property, entry, iriscw, bare):
     record_property("catalogue", {"name": entry.name, "iriscw": cells(iriscw), "bare": cells(bare)})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("entry", [_marked(entry) for entry in ENTRIES])
 def test_nothing_is_lost(entry, stage, record_property):
     """It comes back whole, or is refused while it runs, as is written down for it."""
