@@ -75,6 +75,7 @@ from iriscw.agent.operations import (
 from iriscw.agent.order import Order
 from iriscw.agent.paths import Root, folder_below
 from iriscw.agent.recovery import known_of, left_in
+from iriscw.agent.retaining import Retainer
 from iriscw.agent.state import check_state, own_folder, usable
 from iriscw.agent.tree import Effects, tree
 from iriscw.agent.uplink.binding import ControllerLink
@@ -83,6 +84,7 @@ from iriscw.agent.uplink.stream import Uplink
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import ListedArtifact, TierUse
+from iriscw.checkpoint.retention import RetentionPolicy
 from iriscw.freeze.messages import OperationChanged, OperationEnded
 from iriscw.freeze.model import ArtifactUnknown, Progress, UnsafeRequest
 from iriscw.inspection.doors import InspectionDoor
@@ -147,6 +149,8 @@ class AgentSettings:
     """The controller to dial; None: nobody."""
     balancing: Balancing | None = None
     """How the tiers are balanced; None: nothing is moved that nobody asked for."""
+    retention: RetentionPolicy | None = None
+    """Which checkpoints of this machine are removed; None: none that nobody asked for."""
 
 
 class Agent:
@@ -166,6 +170,7 @@ class Agent:
         self.balancer = Balancer(
             settings.balancing, machine.tiers, self._board, self._figures, usage, begin=self.begin, stop=self.stop
         )
+        self._retainer = Retainer(settings.retention, self, self._figures)
         self._link: ControllerLink | None = None
         self._claims: dict[str, ExitStack] = {}
         self._boxes = Boxes()
@@ -301,6 +306,7 @@ class Agent:
         stack.callback(tasks.cancel_scope.cancel)
         tasks.start_soon(self._measure)
         tasks.start_soon(self.balancer.run)
+        tasks.start_soon(self._retainer.run)
         tasks.start_soon(self._link.run)
 
     async def _open_journal(self, folder: Path) -> SqliteJournal:
@@ -374,6 +380,7 @@ class Agent:
     def _seen(self, before: RunningOperation, now: RunningOperation) -> None:
         self._figures.seen(before, now)
         self.balancer.seen(before, now)
+        self._retainer.seen(before, now)
         if self._link is not None:
             self._link.seen(before, now)
 

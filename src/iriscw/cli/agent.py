@@ -19,12 +19,14 @@ from iriscw.cli.groups import CommandGroup
 from iriscw.cli.kinds import Duration, NewFile
 from iriscw.cli.outcome import run_async
 from iriscw.cli.output import emit
+from iriscw.cli.retaining import Retention
 from iriscw.cli.tier_options import budgets_of, place_options, repository_of
 from iriscw.processes.stopping import stopping_signals
 
 if TYPE_CHECKING:
     from iriscw.agent.balancing import Balancing
     from iriscw.agent.uplink.stream import Uplink
+    from iriscw.checkpoint.retention import RetentionPolicy
     from iriscw.checkpoint.tiering.model import Watermarks
     from iriscw.client.client import Client
 
@@ -114,6 +116,14 @@ agent.add_command(health)
     help="The authority of an https:// controller, in PEM. Default: the system's.",
 )
 @click.option("--insecure-plaintext", is_flag=True, help="The network is trusted: the token may cross it in the open.")
+@click.option(
+    "--retain",
+    "retention",
+    type=Retention(),
+    metavar="POLICY",
+    help="Remove the oldest checkpoints of this machine beyond max-checkpoints=N or max-total-size=SIZE, and all "
+    "beyond max-age=TIME or max-checkpoint-size=SIZE, as `iriscw checkpoints --retain` does, whenever that is due.",
+)
 @click.option("--balance", is_flag=True, help="Move checkpoints between tiers by a policy, after each operation.")
 @policy_options
 @place_options
@@ -133,6 +143,7 @@ def serve(
     balance: bool,
     policy: str | None,
     marks: tuple[tuple[str, Watermarks], ...],
+    retention: RetentionPolicy | None,
     state_dir: Path | None,
     **places: Any,
 ) -> None:
@@ -167,6 +178,7 @@ def serve(
         lock_patience_s=lock_patience,
         uplink=uplink,
         balancing=_balancing(policy, dict(marks), balance=balance),
+        retention=retention,
     )
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     machine = this_machine(state, budgets=budgets_of(places), containers=True, repository=repository_of(places)).machine

@@ -14,7 +14,7 @@ import attrs
 import click
 
 from iriscw.checkpoint.drivers.loading import REPOSITORY
-from iriscw.cli.at_here import OF_A_CLUSTER, TIER_COLUMNS, needed_by
+from iriscw.cli.at_here import OF_A_CLUSTER, TIER_COLUMNS
 from iriscw.cli.freeze_shown import Done, Listing, decimal_size, follow, progress, refuse_options, show_listing, tell
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async
@@ -108,7 +108,8 @@ async def check_repository(agent: AgentCaller) -> None:
 
 
 def _candidates(found: Sequence[v1.CheckpointView]) -> list[KeptCheckpoint]:
-    """Return what a policy may let go: see :mod:`iriscw.cli.at_here`."""
+    """Return what a policy may let go: see :func:`iriscw.agent.retaining.candidates`."""
+    from iriscw.agent.retaining import needed_by
     from iriscw.checkpoint.retention import KeptCheckpoint
 
     candidates = []

@@ -8,12 +8,11 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from iriscw.checkpoint.drivers.loading import REPOSITORY, named_place, named_tier
+from iriscw.checkpoint.drivers.loading import named_place, named_tier
 from iriscw.cli.balancing import BALANCED_COLUMNS, How, balance
 from iriscw.cli.freeze_shown import (
     STEPS,
@@ -33,14 +32,12 @@ from iriscw.cli.outcome import run_async, silence_output
 from iriscw.cli.output import OutputLost, age, cell, plain, show, visible
 from iriscw.cli.retaining import retain
 from iriscw.cli.tier_options import budgets_of, repository_of
-from iriscw.runtime.vocabulary import MILLISECOND
 
 if TYPE_CHECKING:
     from iriscw._errors import IriscwError
     from iriscw.agent.local import Local
     from iriscw.checkpoint.messages import MoveCheckpoint
     from iriscw.checkpoint.model import ArtifactCopy, ListedArtifact, MovePlan, ShownTier
-    from iriscw.checkpoint.retention import KeptCheckpoint
     from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
     from iriscw.freeze.model import FreezePlan, ThawPlan
 
@@ -95,10 +92,12 @@ class AtHere:
                     sys.stderr.write(f"iriscw: removed {checkpoint}\n")
                 found = await _listing(local) if asked.removed else there
                 if asked.policy is not None:
+                    from iriscw.agent.retaining import candidates
+
                     await local.machine.tiers.stored()  # that it cannot be read is an error here: nothing is removed
                     selected = [each for each in found if _has(each, asked)]
                     remove = local.machine.tiers.remove
-                    await retain(_candidates(selected), asked.policy, dry_run=asked.dry_run, remove=remove)
+                    await retain(candidates(selected), asked.policy, dry_run=asked.dry_run, remove=remove)
                     found = await _listing(local)
             show_listing([each for each in found if _has(each, asked)], form, _COLUMNS, _fields)
 
@@ -206,36 +205,14 @@ def _has(each: ListedArtifact, asked: Listing) -> bool:
     return read_selector(asked.selector).matches(labels) and dict(asked.labels).items() <= (labels or {}).items()
 
 
-def _candidates(found: Sequence[ListedArtifact]) -> list[KeptCheckpoint]:
-    """Return what a policy may let go: of this machine alone. What the repository has is other machines', too."""
-    from iriscw.checkpoint.retention import KeptCheckpoint
-
-    return [
-        KeptCheckpoint(
-            each.artifact,
-            sum(copy.size_bytes for copy in each.copies),
-            each.manifest.sealed_wall_ns // MILLISECOND,
-            each.manifest.labels,
-            needed=needed_by(each.manifest.frozen.guard, [name for copy in each.copies for name in copy.pinned_by]),
-        )
-        for each in found
-        if each.manifest is not None and all(copy.tier != REPOSITORY for copy in each.copies)
-    ]
-
-
-def needed_by(guard: str, pins: Sequence[str]) -> str:
-    """Say who needs a checkpoint, if somebody of this machine does: ``guard`` is the folder of its attempt."""
-    if guard and Path(guard).is_dir():
-        return "it is of a job's task, whose attempt is still here"
-    return f"operation {pins[0]} uses it" if pins else ""
-
-
 def _check_needed(there: Sequence[ListedArtifact], checkpoint: str) -> None:
     """Refuse to remove the state of a suspended task: it would begin anew.
 
     Raises:
         CheckpointNeeded: its attempt is still there.
     """
+    from iriscw.agent.retaining import needed_by
+
     guards = [each.manifest.frozen.guard for each in there if each.artifact == checkpoint and each.manifest]
     if any(needed_by(guard, ()) for guard in guards):
         from iriscw.nodes.errors import CheckpointNeeded

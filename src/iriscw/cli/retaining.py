@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import click
 
 from iriscw.cli.kinds import Duration, SizeType
@@ -67,24 +65,20 @@ async def retain(
     Raises:
         IriscwError: one could not be removed; those that were named before are.
     """
-    from iriscw.checkpoint.retention import expired
+    from contextlib import aclosing
+
+    from iriscw.agent.retaining import let_go
     from iriscw.client.errors import OrderFailed
     from iriscw.freeze.model import ArtifactInUse
     from iriscw.nodes.errors import CheckpointNeeded
 
-    left = {each.checkpoint: each for each in candidates}
-    now_ms = time.time_ns() // 1_000_000
-    again = True
-    while again:
-        again = False
-        for gone in expired(left.values(), policy, now_ms):
-            if not dry_run:
-                try:
-                    await remove(gone.checkpoint)
-                except (ArtifactInUse, CheckpointNeeded, OrderFailed) as error:
-                    left[gone.checkpoint] = attrs.evolve(left[gone.checkpoint], needed=str(error))
-                    sys.stderr.write(f"iriscw: {gone.checkpoint} stays: {headline(error)}\n")
-                    again = True
-                    break
-                del left[gone.checkpoint]
-            sys.stderr.write(f"iriscw: {'would remove' if dry_run else 'removed'} {gone.checkpoint}: {gone.why}\n")
+    async def only_say(checkpoint: str) -> None:
+        """Remove nothing."""
+
+    needed = (ArtifactInUse, CheckpointNeeded, OrderFailed)
+    async with aclosing(let_go(candidates, policy, only_say if dry_run else remove, needed)) as those:
+        async for gone, error in those:
+            if error is not None:
+                sys.stderr.write(f"iriscw: {gone.checkpoint} stays: {headline(error)}\n")
+            else:
+                sys.stderr.write(f"iriscw: {'would remove' if dry_run else 'removed'} {gone.checkpoint}: {gone.why}\n")

@@ -84,6 +84,9 @@ class AgentFigures:
         self._hits = Counter(
             "iriscw_agent_tiering_hits", "Thaws, by the tier that had the checkpoint.", ["tier"], registry=self.registry
         )
+        self._expired = Counter(
+            "iriscw_agent_checkpoints_expired", "Checkpoints removed for their retention.", registry=self.registry
+        )
         self._tiers = {
             name: Gauge(f"iriscw_agent_tier_{name}_bytes", text, ["tier"], registry=self.registry)
             for name, text in (
@@ -145,6 +148,10 @@ class AgentFigures:
     def policy_failed(self) -> None:
         """Count a question that the policy raised at, or gave no answer to."""
         self._failures.inc()
+
+    def expired(self) -> None:
+        """Count a checkpoint that was removed for its retention."""
+        self._expired.inc()
 
     def hit(self, tier: str) -> None:
         """Count a thaw."""
