@@ -86,7 +86,7 @@ class _Walk:
 
     def _unfit(self, path: str, why: str) -> FolderUnfit:
         shown = f"{self.folder}/{path}" if path else self.folder
-        return FolderUnfit(f"{shown!a} {why}: the folder of the attempt cannot be carried")
+        return FolderUnfit(f"the folder of the attempt cannot be carried: {shown!a} {why}")
 
     def _folder(self, folder: int, path: str, found: os.stat_result) -> None:
         if found.st_dev != self.device:
@@ -161,8 +161,7 @@ class _Walk:
         self.entries += 1
         self.size_bytes += entry.data_bytes
         if self.entries > MAX_ENTRIES or self.size_bytes > MAX_FOLDER_BYTES:
-            most = f"more than {MAX_ENTRIES} files, or {MAX_FOLDER_BYTES >> 30} GiB"
-            raise FolderUnfit(f"{self.folder!a} has {most}: the folder of the attempt cannot be carried")
+            raise self._unfit("", f"has more than {MAX_ENTRIES} files, or {MAX_FOLDER_BYTES >> 30} GiB")
         self.look(entry, opened)
 
     def _attributes(self, path: str, opened: int) -> tuple[tuple[str, bytes], ...]:
