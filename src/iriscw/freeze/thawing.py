@@ -14,6 +14,10 @@ is is written down beside the artifact, so that nobody makes a second one. From 
 brought to its end as a freeze that is undone: by reading the states of CUDA (:mod:`iriscw.freeze.settling`), whatever
 happened before.
 
+Where the artifact carries the folder of its supervisor, that is put in its place in RESTORING, before CRIU begins. When
+the thaw is over it is decided what stays there (``LeaveFolder``): the new folder, once a grant was taken in it, else
+what was there before.
+
 What cannot be brought to running is killed (INV-C6): a CUDA restore that ran out of memory ruins the process for good.
 
 A lazy thaw lets the tree run while most of its memory is still to come (PAGING). Who brings it is a process of its own
@@ -45,6 +49,7 @@ from iriscw.freeze.effects import (
     AwaitPages,
     Confirm,
     EndTree,
+    LeaveFolder,
     OpenArtifact,
     Opened,
     Proceed,
@@ -346,6 +351,8 @@ def completed(thaw: Thaw, message: Completed, ctx: Context) -> Returned:
             return _settled(thaw, message.value, reading, ctx)
         case RestoreCuda(reading=reading) | UnlockCuda(reading=reading):
             return (_read(thaw, reading + 1),)
+        case LeaveFolder(ending=ending):
+            return (Run(KEY, Unpin(thaw.asked.artifact, thaw.id, ending)),)
         case Wake() | Unpin():
             return _finish(thaw, message.effect, ctx)
         case SweepRestore():
@@ -362,7 +369,7 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
         case Proceed() if kind == "GuardRefused":  # what it guards has not run, in no life of this thaw
             return _kill(thaw, kind, text)
         case Proceed(tries=tries) as proceed if thaw.taken_up and tries < TRIES:
-            once_more = Proceed(proceed.tasks, tries + 1, proceed.guard, proceed.tree, proceed.below)
+            once_more = Proceed(proceed.tasks, tries + 1, proceed.guard, proceed.tree, proceed.below, proceed.carried)
             return (SetTimer(KEY, AGAIN_NS, Again(once_more)),)
         case AwaitPages(operation=operation, work=work, within_ns=within_ns, tries=tries) if (
             kind not in PAGES_LOST and tries < TRIES
@@ -382,6 +389,14 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
             return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
         case Wake():
             return Decision(records=(ThawUnheard(text),), commands=(_told(thaw),))
+        case LeaveFolder(carried=carried, outcome=outcome, ending=ending, tries=tries) if tries < TRIES:
+            leave = LeaveFolder(carried, thaw.id, outcome, ending, tries + 1)
+            return (SetTimer(KEY, AGAIN_NS, Again(leave)),)
+        case LeaveFolder(carried=carried, outcome=outcome, ending=ending):
+            ending = ending or _ending(thaw, outcome)
+            left = f"what it left beside {carried.path} stays there: {text}"
+            more = attrs.evolve(ending, text="; ".join(each for each in (ending.text, left) if each))
+            return (Run(KEY, Unpin(thaw.asked.artifact, thaw.id, more)),)
         case Unpin(artifact=artifact, operation=operation, ending=ending, tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Unpin(artifact, operation, ending, tries + 1))),)
         case Unpin():
@@ -424,7 +439,7 @@ def _verified(thaw: Thaw, *, lazy: bool) -> Returned:
         lazy=lazy,
         paging_ns=paging_ns(kept.sealed.size_bytes) if lazy else 0,
     )
-    restore = Run(KEY, Restore(request, kept.sealed.size_bytes, kept.frozen.group))
+    restore = Run(KEY, Restore(request, kept.sealed.size_bytes, kept.frozen.group, kept.frozen.carried))
     changed = Emit(OperationChanged(thaw.id, Phase.RESTORING))
     return Decision(records=(ThawRestoring(request),), commands=(restore, changed))
 
@@ -454,7 +469,8 @@ def _proceed(thaw: Thaw, *, below: bool = False) -> Run:
         runs = tuple(task for task in runs if task != thaw.tasks[0]) or runs
     if not below:
         return Run(KEY, Proceed(runs[:1]))
-    return Run(KEY, Proceed(runs, guard=frozen.guard, tree=thaw.tasks if frozen.guard else (), below=True))
+    tree = thaw.tasks if frozen.guard else ()
+    return Run(KEY, Proceed(runs, guard=frozen.guard, tree=tree, below=True, carried=frozen.carried is not None))
 
 
 def _paging(thaw: Thaw, ctx: Context) -> Returned:
@@ -566,18 +582,28 @@ def _leave_alone(thaw: Thaw, kind: str, text: str) -> Decision:
 
 
 def _unpin(thaw: Thaw, ending: OperationEnding | None = None) -> Run:
-    return Run(KEY, Unpin(thaw.asked.artifact, thaw.id, ending))
+    """Let the artifact go, after the place of the folder that it carries, if it may have been put there."""
+    carried = thaw.opened.kept.frozen.carried if thaw.opened is not None else None
+    if carried is None or thaw.request is None:
+        return Run(KEY, Unpin(thaw.asked.artifact, thaw.id, ending))
+    outcome = Outcome.THAWED if thaw.ending is None else Outcome.FAILED
+    return Run(KEY, LeaveFolder(carried, thaw.id, outcome if ending is None else ending.outcome, ending))
+
+
+def _ending(thaw: Thaw, outcome: Outcome) -> OperationEnding:
+    """Return how it ends, as its records say."""
+    if thaw.ending is not None:
+        return OperationEnding(outcome, thaw.ending.kind, thaw.ending.text)
+    return OperationEnding(outcome, "HookFailed" if thaw.unheard else "", "; ".join(thaw.notes))
 
 
 def _finish(thaw: Thaw, effect: Wake | Unpin, ctx: Context, *more: str) -> Returned:
     """End as it was to: that the artifact stays in use changes no outcome (INV-C15), but is said."""
     if isinstance(effect, Wake):
         return (_told(thaw),)
-    if effect.ending is not None:
-        return _over(thaw, effect.ending.outcome, effect.ending.kind, "; ".join((effect.ending.text, *more)), ctx)
-    if thaw.ending is not None:
-        return _over(thaw, Outcome.FAILED, thaw.ending.kind, "; ".join((thaw.ending.text, *more)), ctx)
-    return _over(thaw, Outcome.THAWED, "HookFailed" if thaw.unheard else "", "; ".join((*thaw.notes, *more)), ctx)
+    ending = effect.ending or _ending(thaw, Outcome.THAWED if thaw.ending is None else Outcome.FAILED)
+    text = "; ".join(each for each in (ending.text, *more) if each)
+    return _over(thaw, ending.outcome, ending.kind, text, ctx)
 
 
 # Nothing of it stays

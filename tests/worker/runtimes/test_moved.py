@@ -4,6 +4,7 @@ No CRIU is needed: an attempt whose supervisor was killed leaves what a frozen o
 """
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -141,7 +142,7 @@ async def test_what_runs_is_not_taken_away(workers) -> None:
     """A grant for an attempt that was never frozen is refused, and changes nothing for who has it."""
     old = workers("a")
     running = await old.start(AttemptSpec(facts("a1"), argv=("sleep", "600")))
-    with pytest.raises(ResumeRefused, check=that(comes_from="process.ProcessRuntime._permit")):
+    with pytest.raises(ResumeRefused, check=that(comes_from="process.ProcessRuntime._check")):
         await workers("b").permit("a1", running.folder.path, "g1", WHERE)
     assert owner_of(running.folder.path) is None
     assert (await running.stop(0)).kind is EndKind.STOPPED
@@ -240,3 +241,69 @@ async def test_what_a_program_puts_into_its_folder_keeps_no_worker_from_beginnin
     ):
         spoil(await frozen(old, uid) / "grant.json")
     assert [each.uid for each in await workers("a").adopt()] == ["a1", "a2", "a3"]
+
+
+async def waiting_for(new: ProcessRuntime, watch: FileWatch, folder: Path, act) -> None:
+    """Have a worker wait for an attempt while something is done, which ends when the grant is on offer in a folder."""
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch.serve)
+            tasks.start_soon(new.thawed, "a1", "g1")
+            await anyio.wait_all_tasks_blocked()
+            await act()
+            while await anyio.to_thread.run_sync(standing_of, folder, "g1") is not GrantStanding.OFFERED:  # noqa: ASYNC110  # a file has no event
+                await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_folder_that_is_yet_to_come_gets_its_grant_when_it_does(workers, tmp_path: Path) -> None:
+    """As on another machine: its place is made, it is looked for there, and another one in its stead gets it anew."""
+    folder = await frozen(workers("a"))
+    (tmp_path / "kept").mkdir()
+    folder.rename(tmp_path / "kept" / "a1")
+    folder.parent.rmdir()
+    watch = FileWatch()
+    new = attrs.evolve(workers("b"), watch=watch)
+    await new.permit("a1", folder, "g1", WHERE)
+    await new.permit("a1", folder, "g1", WHERE)
+    assert folder.parent.is_dir()
+    assert not folder.exists()
+    assert await workers("b").adopt() == ()
+
+    async def comes() -> None:
+        (tmp_path / "kept" / "a1").rename(folder)
+
+    await waiting_for(new, watch, folder, comes)
+    found = decode_facts((folder / "work" / PRIVATE_FOLDER / CONTEXT_FILE).read_bytes())
+    assert (found.worker_id, found.moved) == ("b", True)
+    assert owner_of(folder) == "b/1"
+
+    async def another_comes() -> None:
+        shutil.copytree(folder, tmp_path / "kept" / "a1")
+        (tmp_path / "kept" / "a1" / "grant.json").unlink()
+        folder.rename(tmp_path / "kept" / "old")
+        (tmp_path / "kept" / "a1").rename(folder)
+
+    await waiting_for(new, watch, folder, another_comes)
+    assert await new.revoke("a1", "g1") is None
+    assert standing_of(folder, "g1") is GrantStanding.WITHDRAWN
+    watch.close()
+
+
+async def test_what_was_taken_back_is_never_offered(workers, tmp_path: Path) -> None:
+    """The folder comes after the grant was taken back: nothing is put into it, and its place goes with the last."""
+    folder = await frozen(workers("a"))
+    folder.rename(tmp_path / "kept")
+    watch = FileWatch()
+    new = attrs.evolve(workers("b"), watch=watch)
+    await new.permit("a1", folder, "g1", WHERE)
+    permitted = new._permitted["a1"]
+    assert await new.revoke("a1", "g1") is None
+    (tmp_path / "kept").rename(folder)
+    new._offer(permitted)
+    assert standing_of(folder, "g1") is GrantStanding.NONE
+    folder.rename(tmp_path / "kept")
+    await new.let_go("a1")
+    assert not folder.parent.exists()
+    assert not [*(new.root.parent / "moved").iterdir()]
+    watch.close()
