@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 def steps(up_s, fetch_s):
     """Return what a contender says that took so long, and half of it CPU time."""
-    seconds = {"up": up_s, "fetch": fetch_s, "adopt": 1.0, "second": 1.0}
+    seconds = {"up": up_s, "fetch": fetch_s, "second": 1.0}
     sizes = {"size_bytes": 100.0, "added_bytes": 2.0}
     return {step: {"wall_s": s, "cpu_s": s / 2, "memory_bytes": 8.0 * MIB, **sizes} for step, s in seconds.items()}
 

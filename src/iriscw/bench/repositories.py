@@ -150,7 +150,7 @@ def _sink() -> Iterator[int]:
 def figures_of(rounds: Sequence[Mapping[str, Steps]]) -> Figures:
     """Say what rounds come to: the middle of each figure, and of each ratio within a round."""
     found: Figures = {}
-    for step in ("up", "fetch", "adopt", "second"):
+    for step in ("up", "fetch", "second"):
         of_step = [each["iriscw"][step] for each in rounds]
         found |= {
             f"{step}_s": statistics.median(one["wall_s"] for one in of_step),

@@ -138,6 +138,24 @@ async def test_damage_is_said(tmp_path, kind, damage):
         await there.remove("a")
 
 
+async def test_what_is_compared_later_is_written_as_it_came(tmp_path):
+    """Whoever compares the files himself gets all of them, and nobody says of them that they are whole."""
+    there = repository()
+    folder = images(tmp_path / "images", {BASE: noise(1, 3 * MIB)})
+    await stored(there, folder, "a")
+    (tmp_path / "back").mkdir()
+    await there.fetch("a", tmp_path / "back", unseen, compare=False)
+    assert contents_of(tmp_path / "back") == contents_of(folder)
+    (key,) = [key for key in there.bucket.contents() if key.startswith("packs/")]
+    await there.bucket.put(key, b"x" + there.bucket.contents()[key][1:])
+    await there.fetch("a", tmp_path / "back", unseen, compare=False)
+    assert contents_of(tmp_path / "back") != contents_of(folder)
+    for cut in (there.bucket.contents()[key][:-1], b""):
+        await there.bucket.put(key, cut)
+        with pytest.raises(ChunkDamaged):
+            await there.fetch("a", tmp_path / "back", unseen, compare=False)
+
+
 async def test_damage_is_not_shared(tmp_path):
     """Once it was found: the next freeze stores those chunks again, and is whole."""
     there = repository()
