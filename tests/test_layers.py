@@ -143,6 +143,8 @@ LIBRARIES = {
     "zstandard": ("drivers",),
     "hypothesis": ("testing", "iriscw_sims"),
     "pytest": ("testing", "iriscw_sims"),
+    "boto3": ("bench",),
+    "obstore": ("bench",),
     "pykka": ("bench",),
     "xoscar": ("bench",),
 }

@@ -61,7 +61,7 @@ class MemoryRepository:
             raise ArtifactUnknown(f"the repository has no {artifact}")
         return self.kept[artifact][0]
 
-    async def fetch(self, artifact, images, report):
+    async def fetch(self, artifact, images, report, *, compare=True):
         """Write the files."""
         self._called("fetch")
         for name, data in self.kept[artifact][1].items():

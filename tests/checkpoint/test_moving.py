@@ -442,6 +442,18 @@ def test_a_target_without_room(tmp_path):
     assert (stored.whole(), stored.debris()) == (["repository"], [])
 
 
+def test_what_comes_damaged_from_the_repository(tmp_path):
+    """It is compared before anybody can use it, and the repository is asked what is damaged: others share it (C9)."""
+    places = Places(tmp_path)
+    move = begun(places, "repository", "disk")
+    places.repository.kept["ck-1"][1]["pages-1.img"] = b"x" * 70_000
+    places.repository.failing = {"verify": ChunkDamaged("a chunk is damaged", "pack")}
+    run(move)
+    assert (outcome(move), move.ended.kind) == (Outcome.STAYED, "ChunkDamaged")
+    assert ("verify" in places.repository.asked, places.debris()) == (True, [])
+    assert not places.tiers().folders["disk"].has("ck-1")
+
+
 def test_there_is_no_repository(tmp_path):
     """Who names it is told so."""
     places = Places(tmp_path, None)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from iriscw.bench import control_plane, pools, runtime, simulation, whole
+from iriscw.bench import control_plane, pools, repositories, runtime, simulation, whole
 
 REPORT = {"ratios": {"queue": {"tell": 0.9, "ask": 3.0}}, "bytes_per_idle_actor": 300}
 
@@ -195,3 +195,22 @@ def test_end_to_end_gives_the_report(iriscw, monkeypatch):
     assert (code, asked) == (0, [whole.FULL, whole.QUICK])
     assert ["page_loop_cpu_ms", "9.5"] in [line.split() for line in out.splitlines()]
     assert out.splitlines()[-1] == "Goals: page_loop_cpu_ms 10."
+
+
+def test_repository_gives_the_report(iriscw, monkeypatch):
+    """Full or quick, as JSON or as tables with the goals below; progress goes elsewhere."""
+    report = {"figures": {"dense memory": [{"mib": 512, "up_s": 1.5}]}, "goals": {"second_share": 0.05}}
+    asked = []
+
+    def run(progress, mib, rounds):
+        asked.append((mib, rounds))
+        progress("round 1")
+        return report
+
+    monkeypatch.setattr(repositories, "run", run)
+    code, out, err = iriscw("bench", "repository", "-o", "json")
+    assert (code, json.loads(out), err) == (0, report, "round 1\n")
+    code, out, _ = iriscw("bench", "repository", "--quick", "--rounds", "1")
+    assert (code, asked) == (0, [(repositories.FULL_MIB, repositories.ROUNDS), (repositories.QUICK_MIB, 1)])
+    assert ["up_s", "1.5"] in [line.split() for line in out.splitlines()]
+    assert out.splitlines()[-1] == "Goals: second_share 0.05."

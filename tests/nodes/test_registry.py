@@ -3,12 +3,13 @@
 import random
 import time
 import tracemalloc
+from itertools import chain
 
 import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.nodes.model import CheckpointRow, NodeState, NodeView
-from iriscw.nodes.registry import joined
+from iriscw.nodes.registry import SLICE_ENTRIES, joined
 from profiles import examples
 
 ROWS = st.builds(
@@ -24,6 +25,11 @@ ROWS = st.builds(
 def view(node, *rows, state=NodeState.CONNECTED, since_s=0):
     """Return what a mirror says."""
     return NodeView(node, state, since_s * 10**9, None, None, rows)
+
+
+def entries_of(views):
+    """Return what a join gives in all of its slices."""
+    return list(chain.from_iterable(joined(views)))
 
 
 VIEWS = st.lists(
@@ -43,7 +49,7 @@ def test_copies_of_one_checkpoint():
     whole = CheckpointRow("ck-1", "disk", 4, sealed_at_ms=5, labels=(("model", "a"),))
     torn = CheckpointRow("ck-1", "ram", 0, "torn")
     away = view("n1", whole, state=NodeState.UNKNOWN, since_s=9)
-    (entry,) = joined([away, view("n2", torn, whole)])
+    (entry,) = entries_of([away, view("n2", torn, whole)])
     assert [(copy.node, copy.row.tier, copy.unknown_since_ms) for copy in entry.copies] == [
         ("n2", "disk", 0),
         ("n1", "disk", 9000),
@@ -56,7 +62,7 @@ def test_copies_of_one_checkpoint():
 @given(VIEWS, st.randoms(use_true_random=False))
 def test_every_copy_is_in_one_entry(views, rng):
     """Whatever the order in which mirrors answer; and nothing is told of a checkpoint by a copy that cannot be read."""
-    entries = list(joined(views))
+    entries = entries_of(views)
     told = [(each.node, row) for each in views for row in each.facts]
     assert sorted((c.node, c.row.checkpoint, c.row.tier) for e in entries for c in e.copies) == sorted(
         (node, row.checkpoint, row.tier) for node, row in told
@@ -65,7 +71,7 @@ def test_every_copy_is_in_one_entry(views, rng):
     for entry in entries:
         assert {copy.row.checkpoint for copy in entry.copies} == {entry.checkpoint}
         assert not entry.told.row.trouble or all(copy.row.trouble for copy in entry.copies)
-    assert list(joined(rng.sample(views, len(views)))) == entries
+    assert entries_of(rng.sample(views, len(views))) == entries
 
 
 def fleet(checkpoints):
@@ -85,10 +91,21 @@ def seconds(views):
     took = []
     for _ in range(3):
         begun = time.process_time()
-        for _entry in joined(views):
+        for _entries in joined(views):
             pass
         took.append(time.process_time() - begun)
     return min(took)
+
+
+def test_no_step_is_long():
+    """However many rows a node has: between two slices there is never more than a slice's worth of them to read."""
+    rows = [CheckpointRow(f"ck-{number:05}", "disk", 1) for number in range(5_000)]
+    random.Random(1).shuffle(rows)
+    views = [view("n1", *rows), view("n2", *rows[:100])]
+    slices = list(joined(views))
+    assert [len(each) for each in slices[:6]] == [0] * 6  # five runs of one node, and one of the other
+    assert [len(each) for each in slices[6:]] == [SLICE_ENTRIES] * (5_000 // SLICE_ENTRIES) + [5_000 % SLICE_ENTRIES]
+    assert [entry.checkpoint for entry in chain.from_iterable(slices)] == sorted(row.checkpoint for row in rows)
 
 
 @pytest.mark.slow
@@ -103,7 +120,7 @@ def peak_bytes(views):
     """Return the most memory that a join takes while its entries are passed on, one by one."""
     tracemalloc.start()
     try:
-        for _entry in joined(views):
+        for _entries in joined(views):
             pass
         return tracemalloc.get_traced_memory()[1]
     finally:

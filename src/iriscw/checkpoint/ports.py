@@ -314,8 +314,11 @@ class Repository(Protocol):
         """
         ...
 
-    async def fetch(self, artifact: str, images: Path, report: Report) -> None:
+    async def fetch(self, artifact: str, images: Path, report: Report, *, compare: bool = True) -> None:
         """Write the files of a checkpoint into this folder, which is empty or holds a part of them; verify each byte.
+
+        Without ``compare`` the bytes are what came: whoever calls compares them with :meth:`manifest`, as
+        :meth:`Tier.adopt` does, before anything else reads them. If they differ, :meth:`verify` says what is damaged.
 
         Raises:
             ArtifactUnknown: there is none.

@@ -153,6 +153,27 @@ def bench_freeze(*, quick: bool, rounds: int | None, form: str) -> None:
     _write(report, form, lambda: simulation_table(report["figures"], report["goals"]))
 
 
+@bench.command(name="repository")
+@click.option("--quick", is_flag=True, help="64 MiB of each kind of memory: seconds instead of minutes.")
+@click.option("--rounds", type=click.IntRange(min=1), default=None, help="How often each is done; default 5.")
+@format_option
+def bench_repository(*, quick: bool, rounds: int | None, form: str) -> None:
+    """Store a checkpoint of 512 MiB in a bucket on loopback and fetch it back, beside boto3 and obstore.
+
+    A ratio is the peer's time by ours, of one round. Goals are for a machine with nothing else to do, so missing one
+    does not change the exit code.
+    """
+    from iriscw.bench import repositories
+
+    with as_interrupts():  # folders in memory have to be given back
+        report = repositories.run(
+            lambda line: click.echo(line, err=True),
+            repositories.QUICK_MIB if quick else repositories.FULL_MIB,
+            rounds if rounds is not None else repositories.ROUNDS,
+        )
+    _write(report, form, lambda: simulation_table(report["figures"], report["goals"]))
+
+
 def figures_table(figures: Mapping[str, Sequence[Mapping[str, float]]], targets: Sequence[Mapping[str, float]]) -> str:
     """Write a table for each group of figures, a column for each size, with the targets in brackets."""
     tables = "\n".join(_group_table(name, rows, targets) for name, rows in figures.items())

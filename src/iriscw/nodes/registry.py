@@ -8,13 +8,23 @@ as soon as the agents have dialled.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from heapq import merge
 from itertools import groupby
 from operator import itemgetter
+from typing import Final, TypeAlias
 
 import attrs
 
 from iriscw.nodes.model import CheckpointRow, NodeState, NodeView
 from iriscw.runtime.vocabulary import MILLISECOND
+
+SLICE_ROWS: Final = 1024
+SLICE_ENTRIES: Final = 256
+"""What one step of a join takes at most: about two milliseconds."""
+
+_Place: TypeAlias = tuple[str, bool, bool, str, int, int]
+"""A row as the order goes: the checkpoint, whether it cannot be read, whether its node is not heard of, the node, and
+where the row is."""
 
 
 @attrs.frozen
@@ -40,19 +50,36 @@ class RegisteredCheckpoint:
         return self.copies[0]
 
 
-def joined(views: Sequence[NodeView]) -> Iterator[RegisteredCheckpoint]:
-    """Yield each checkpoint once, by id. Only the order is made before the first one: as plain rows, each of which
-    takes 0.1 KiB for as long as that lasts.
+def joined(views: Sequence[NodeView]) -> Iterator[tuple[RegisteredCheckpoint, ...]]:
+    """Yield each checkpoint once, by id, in slices, of which the first ones are empty.
+
+    No step takes more than some milliseconds, however many checkpoints there are, so whoever walks along can let others
+    have their turn between two slices. Rows are put in order by runs, which are merged; a row takes 0.1 KiB for as long
+    as that lasts.
     """
-    order = [
-        (fact.checkpoint, bool(fact.trouble), view.state is NodeState.UNKNOWN, view.node, at, number)
-        for number, view in enumerate(views)
-        for at, fact in enumerate(view.facts)
+    runs: list[list[_Place]] = []
+    for number, view in enumerate(views):
+        for at in range(0, len(view.facts), SLICE_ROWS):
+            runs.append(_run(view, number, at))
+            yield ()
+    found: list[RegisteredCheckpoint] = []
+    for checkpoint, copies in groupby(merge(*runs), itemgetter(0)):
+        found.append(RegisteredCheckpoint(checkpoint, tuple(_copy(views[number], at) for *_, at, number in copies)))
+        if len(found) == SLICE_ENTRIES:
+            yield tuple(found)
+            found.clear()
+    yield tuple(found)
+
+
+def _run(view: NodeView, number: int, start: int) -> list[_Place]:
+    """Return the next rows of a view, in order; of one node the order is its agent's."""
+    unknown = view.state is NodeState.UNKNOWN
+    facts = view.facts[start : start + SLICE_ROWS]
+    return sorted(
+        (fact.checkpoint, bool(fact.trouble), unknown, view.node, at, number)
+        for at, fact in enumerate(facts, start)
         if isinstance(fact, CheckpointRow)
-    ]
-    order.sort()  # of one node the order is its agent's
-    for checkpoint, copies in groupby(order, itemgetter(0)):
-        yield RegisteredCheckpoint(checkpoint, tuple(_copy(views[number], at) for *_, at, number in copies))
+    )
 
 
 def _copy(view: NodeView, at: int) -> NodeCopy:

@@ -112,6 +112,9 @@ class IfMatch:
 
 Condition: TypeAlias = "IfAbsent | IfMatch | None"
 
+Data: TypeAlias = "bytes | memoryview"
+"""Bytes of one piece. What a view shows is not changed before the call that got it returns."""
+
 
 class ObjectReading(Protocol):
     """An object that is being read: chunks of at most ``CHUNK_BYTES``, in order, all of one version."""
@@ -137,7 +140,7 @@ class ObjectStore(Protocol):
         StoreUnreachable: the store did not answer.
     """
 
-    async def put(self, key: str, data: bytes | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
+    async def put(self, key: str, data: Data | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
         """Write an object as a whole; it is durable when this returns.
 
         What ``data`` raises comes through, and nothing of the object is left. A cancellation comes through,

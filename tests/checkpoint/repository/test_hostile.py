@@ -13,7 +13,7 @@ from repository_stage import PAGE, images, noise, repository, sealed, unseen
 from iriscw.checkpoint.drivers.repository import collecting, encoding, fetching, objects, storing
 from iriscw.checkpoint.drivers.repository.cutting import batches
 from iriscw.checkpoint.drivers.repository.opening import shown_place
-from iriscw.checkpoint.manifest import MAX_MANIFEST_BYTES
+from iriscw.checkpoint.manifest import MAX_MANIFEST_BYTES, PIECE_BYTES
 from iriscw.checkpoint.model import ChunkDamaged
 from iriscw.checkpoint.repository.contents import (
     MAX_CHUNK_BYTES,
@@ -100,12 +100,15 @@ async def test_contents_that_lie(tmp_path):
 
 @given(st.integers(0, 40 << 20), st.lists(st.integers(-5, 41 << 20), max_size=20))
 def test_where_files_are_cut(size, cuts):
-    """Whatever somebody says: nothing twice, nothing left out, nothing longer than a window."""
+    """Whatever somebody says: nothing twice, nothing left out, nothing longer than a window, pieces as the tier's."""
     found = list(batches([("a", size)], {"a": cuts}))
-    borders = [0, *(border for batch in found for border in batch.borders[1:])]
-    assert (found[0].borders[0], borders[-1]) == (0, size)
-    assert all(0 < after - before <= WINDOW_BYTES for before, after in pairwise(borders))
-    assert all(one.borders[-1] == next_.borders[0] for one, next_ in pairwise(found))
+    assert [(batch.start, batch.end) for batch in found] == [
+        (start, min(start + PIECE_BYTES, size)) for start in range(0, max(size, 1), PIECE_BYTES)
+    ]
+    chunks = [chunk for batch in found for chunk in pairwise(batch.borders)]
+    assert [0, *(after for _, after in chunks)] == [*(before for before, _ in chunks), size]
+    assert all(0 < after - before <= WINDOW_BYTES for before, after in chunks)
+    assert all(batch.start <= before < batch.end for batch in found for before in batch.borders[:-1])
 
 
 async def test_a_small_object_that_is_large(tmp_path):

@@ -1,10 +1,11 @@
 """What is stored comes back byte for byte, what is the same is stored once, and what is damaged is said."""
 
+import anyio.lowlevel
 import attrs
 import pytest
 from repository_stage import PAGE, contents_of, images, noise, repository, sealed, unseen
 
-from iriscw.checkpoint.drivers.repository import storing
+from iriscw.checkpoint.drivers.repository import packing, storing
 from iriscw.checkpoint.drivers.repository.storing import CheckpointTaken
 from iriscw.checkpoint.manifest import open_manifest
 from iriscw.checkpoint.model import ChunkDamaged
@@ -137,6 +138,24 @@ async def test_damage_is_said(tmp_path, kind, damage):
         await there.remove("a")
 
 
+async def test_what_is_compared_later_is_written_as_it_came(tmp_path):
+    """Whoever compares the files himself gets all of them, and nobody says of them that they are whole."""
+    there = repository()
+    folder = images(tmp_path / "images", {BASE: noise(1, 3 * MIB)})
+    await stored(there, folder, "a")
+    (tmp_path / "back").mkdir()
+    await there.fetch("a", tmp_path / "back", unseen, compare=False)
+    assert contents_of(tmp_path / "back") == contents_of(folder)
+    (key,) = [key for key in there.bucket.contents() if key.startswith("packs/")]
+    await there.bucket.put(key, b"x" + there.bucket.contents()[key][1:])
+    await there.fetch("a", tmp_path / "back", unseen, compare=False)
+    assert contents_of(tmp_path / "back") != contents_of(folder)
+    for cut in (there.bucket.contents()[key][:-1], b""):
+        await there.bucket.put(key, cut)
+        with pytest.raises(ChunkDamaged):
+            await there.fetch("a", tmp_path / "back", unseen, compare=False)
+
+
 async def test_damage_is_not_shared(tmp_path):
     """Once it was found: the next freeze stores those chunks again, and is whole."""
     there = repository()
@@ -153,6 +172,33 @@ async def test_damage_is_not_shared(tmp_path):
     for _ in range(3):
         await there.collect(grace_s=0)
     assert not [key for key in there.bucket.contents() if key.startswith("damaged/")]
+
+
+async def test_packs_are_one_request_each(tmp_path, monkeypatch):
+    """None is longer than a pack may be, whatever chunks come before; at most so many are written at the same time."""
+    monkeypatch.setattr(packing, "PACK_BYTES", MIB * PAGE)
+    there = repository()
+    put, sizes, under_way, most = there.bucket.put, [], [], []
+
+    async def slow(key, data, **words):
+        if key.startswith("packs/"):
+            sizes.append(len(data))
+            under_way.append(key)
+            most.append(len(under_way))
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+        info = await put(key, data, **words)
+        if key in under_way:
+            under_way.remove(key)
+        return info
+
+    monkeypatch.setattr(there.bucket, "put", slow)
+    folder = images(tmp_path / "images", {BASE: noise(1, 20 * MIB + 7)})
+    await stored(there, folder, "a")
+    assert len(sizes) > 20
+    assert max(sizes) <= MIB * PAGE
+    assert 1 < max(most) <= packing.UPLOADS + 1
+    assert await fetched(there, "a", tmp_path / "back") == contents_of(folder)
 
 
 @pytest.mark.parametrize("kind", ["packs/", "manifests/"])
@@ -173,7 +219,7 @@ async def test_what_is_damaged_is_stored_again(tmp_path, kind):
 async def test_an_attempt_that_takes_long_is_not_given_up(tmp_path, monkeypatch):
     """It says that it goes on before each pack, if that is due."""
     monkeypatch.setattr(storing, "RENEWAL_S", 0.0)
-    monkeypatch.setattr(storing, "PACK_BYTES", MIB * PAGE)
+    monkeypatch.setattr(packing, "PACK_BYTES", MIB * PAGE)
     there = repository()
     written = []
     put = there.bucket.put

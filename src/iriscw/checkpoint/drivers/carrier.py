@@ -150,7 +150,7 @@ class Carrier:
         text = await source.manifest(artifact)
         size = open_manifest(text, artifact).sealed.size_bytes
         room = await anyio.to_thread.run_sync(target.reserve, operation, size + len(text) + SPARE_BYTES)
-        await source.fetch(artifact, Path(room.images), self.report)
+        await source.fetch(artifact, Path(room.images), self.report, compare=False)  # `adopt` compares all of it
         count = ByteCount("verifying", self.report)
         readings: list[Reading] = []
 
@@ -159,7 +159,11 @@ class Carrier:
             readings.append(Reading(algorithm, max(1, os.cpu_count() or 1), count.add))
             return readings[-1]
 
-        await stoppable(readings, lambda: target.adopt(operation, artifact, text, (), reader))
+        try:
+            await stoppable(readings, lambda: target.adopt(operation, artifact, text, (), reader))
+        except ArtifactRefused:
+            await source.verify(artifact, self.report)  # says which pack is damaged, and keeps others from sharing it
+            raise
 
     async def publish(self, effect: PublishCopy) -> None:
         """Make it visible; a repository has done so.

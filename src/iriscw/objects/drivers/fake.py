@@ -21,6 +21,7 @@ from iriscw.objects.ports import (
     CHUNK_BYTES,
     MAX_PAGE_OBJECTS,
     Condition,
+    Data,
     IfAbsent,
     IfMatch,
     InvalidRange,
@@ -73,11 +74,13 @@ class FakeObjectStore:
         """Return all objects by key."""
         return {key: self._objects[key].data for key in sorted(self._objects)}
 
-    async def put(self, key: str, data: bytes | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
+    async def put(self, key: str, data: Data | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
         """Write an object as a whole."""
         check_key(key)
         late = await self._enter("put")
-        whole = data if isinstance(data, bytes) else b"".join([bytes(chunk) async for chunk in data])
+        whole = (
+            bytes(data) if isinstance(data, bytes | memoryview) else b"".join([bytes(chunk) async for chunk in data])
+        )
         self._check(key, condition)
         info = ObjectInfo(key, len(whole), f"v{next(self._versions)}")
         self._objects[key] = _Object(info, whole)

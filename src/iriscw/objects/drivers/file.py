@@ -39,6 +39,7 @@ from iriscw.objects.ports import (
     CHUNK_BYTES,
     MAX_PAGE_OBJECTS,
     Condition,
+    Data,
     IfAbsent,
     IfMatch,
     InvalidRange,
@@ -113,7 +114,7 @@ class FileObjectStore:
         """Show where the objects are."""
         return f"FileObjectStore({str(self._root_path)!r})"
 
-    async def put(self, key: str, data: bytes | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
+    async def put(self, key: str, data: Data | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
         """Write an object as a whole."""
         parts = check_key(key)
         name = temporary_name(parts[-1])
@@ -306,8 +307,8 @@ class FileObjectStore:
                     os.unlink(name, dir_fd=self._unfinished)
 
 
-async def _pieces(data: bytes | AsyncIterable[bytes]) -> AsyncIterator[memoryview]:
-    if isinstance(data, bytes):
+async def _pieces(data: Data | AsyncIterable[bytes]) -> AsyncIterator[memoryview]:
+    if isinstance(data, bytes | memoryview):
         for start in range(0, len(data), CHUNK_BYTES):
             yield memoryview(data)[start : start + CHUNK_BYTES]
         return

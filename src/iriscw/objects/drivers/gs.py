@@ -29,6 +29,7 @@ from iriscw.objects.drivers.gs_upload import FIELDS, beginning, conditions, info
 from iriscw.objects.ports import (
     MAX_PAGE_OBJECTS,
     Condition,
+    Data,
     IfMatch,
     InvalidRange,
     ObjectChanged,
@@ -72,7 +73,7 @@ class GsObjectStore(BucketObjectStore[GsConnection, GsReading]):
     ) -> None:
         super().__init__(place, GsConnection(place, limits or GsLimits(), environment))
 
-    async def put(self, key: str, data: bytes | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
+    async def put(self, key: str, data: Data | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
         """Write an object as a whole."""
         name = self._name(key)
         conditions(key, condition)

@@ -25,7 +25,7 @@ from iriscw.objects.drivers.failure import GIVEN_UP, AttemptFailed, TryFailure
 from iriscw.objects.drivers.gs_failure import answered
 from iriscw.objects.drivers.gs_place import GsLimits, GsPlace
 from iriscw.objects.drivers.gs_token import GsTokens
-from iriscw.objects.ports import StoreUnreachable
+from iriscw.objects.ports import Data, StoreUnreachable
 from iriscw.rpc.proxies import proxy_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Ask:
     """Quoted."""
     query: Mapping[str, str] = attrs.field(factory=dict)
     headers: Mapping[str, str] = attrs.field(factory=dict)
-    body: tuple[bytes, ...] = attrs.field(default=(), repr=False)
+    body: tuple[Data, ...] = attrs.field(default=(), repr=False)
     """What is sent, one behind the other."""
     fine: tuple[int, ...] = ()
     """Statuses that are answers, besides 200 to 299."""
@@ -299,14 +299,14 @@ async def _up_to(answer: Any, size: int) -> bytes:
     return bytes(held)
 
 
-def _sliced(body: tuple[bytes, ...]) -> Any:
+def _sliced(body: tuple[Data, ...]) -> Any:
     """Return what aiohttp takes for a body: none, short ones as they are, long ones in slices."""
     if sum(map(len, body)) <= SLICE_BYTES:
         return b"".join(body) or None
     return _slices(body)
 
 
-async def _slices(body: tuple[bytes, ...]) -> AsyncIterator[bytes]:
+async def _slices(body: tuple[Data, ...]) -> AsyncIterator[bytes]:
     for piece in body:
         view = memoryview(piece)
         for start in range(0, len(view), SLICE_BYTES):

@@ -36,6 +36,7 @@ from iriscw.objects.drivers.gs_failure import port_error
 from iriscw.objects.drivers.writing import MARK, Write, refusal, settled
 from iriscw.objects.ports import (
     Condition,
+    Data,
     IfAbsent,
     IfMatch,
     ObjectChanged,
@@ -61,7 +62,7 @@ log = logging.getLogger(__name__)
 
 
 async def write_object(
-    connection: GsConnection, key: str, name: str, data: bytes | AsyncIterable[bytes], condition: Condition
+    connection: GsConnection, key: str, name: str, data: Data | AsyncIterable[bytes], condition: Condition
 ) -> ObjectInfo:
     """Write an object as a whole.
 
@@ -130,7 +131,7 @@ def _metadata(write: Write, **more: str) -> bytes:
     return json.dumps(said).encode()
 
 
-async def _write_whole(connection: GsConnection, write: Write, data: bytes) -> ObjectInfo:
+async def _write_whole(connection: GsConnection, write: Write, data: Data) -> ObjectInfo:
     boundary = f"iriscw-{uuid.uuid4().hex}"
     head = b"--%b\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n%b\r\n--%b\r\nContent-Type: %b\r\n\r\n"
     metadata = _metadata(write, md5Hash=await _digested(hashlib.md5(usedforsecurity=False), data))
@@ -165,7 +166,7 @@ class _Session:
     """Whether what makes the object was sent, and no answer came."""
     digest: Any = attrs.Factory(lambda: hashlib.md5(usedforsecurity=False))
 
-    async def write(self, first: bytes, rest: AsyncIterator[tuple[bytes, bool]]) -> ObjectInfo:
+    async def write(self, first: Data, rest: AsyncIterator[tuple[Data, bool]]) -> ObjectInfo:
         """Send the chunks, and give the object."""
         over = False
         try:
@@ -210,7 +211,7 @@ class _Session:
         if "upload_id" not in self.query:
             raise StoreUnreachable(f"writing {self.write_.key!r}: the answer names no upload")
 
-    async def _send(self, piece: bytes, *, is_last: bool) -> Any:
+    async def _send(self, piece: Data, *, is_last: bool) -> Any:
         """Send a chunk until the service has all of it, and give the object's metadata if it was the last one."""
         md5 = await _digested(self.digest, piece)
         begin, end = self.position, self.position + len(piece)
@@ -235,7 +236,7 @@ class _Session:
         said = f"{self.write_.key!r}: the service takes no more than {self.position} bytes"
         raise AttemptFailed(TryFailure(said, certain=not self.in_doubt))
 
-    async def _put(self, rest: bytes, end: int, headers: dict[str, str], *, is_last: bool) -> GsAnswer:
+    async def _put(self, rest: Data, end: int, headers: dict[str, str], *, is_last: bool) -> GsAnswer:
         span = f"{self.position}-{end - 1}" if rest else "*"
         total = str(end) if is_last else "*"
         ask = self._ask("PUT", {"Content-Range": f"bytes {span}/{total}", **headers}, (rest,), repeat=False)
@@ -278,7 +279,7 @@ class _Session:
             log.info("an upload of %r was not given up in time, and ends in a week", self.write_.key)
 
     def _ask(
-        self, method: str, headers: dict[str, str], body: tuple[bytes, ...], *, repeat: bool, fine: tuple[int, ...] = ()
+        self, method: str, headers: dict[str, str], body: tuple[Data, ...], *, repeat: bool, fine: tuple[int, ...] = ()
     ) -> Ask:
         path = _upload_path(self.connection)
         return Ask(method, path, self.query, headers, body, fine=(UNFINISHED, *fine), repeat=repeat)
@@ -329,7 +330,7 @@ async def _ours(connection: GsConnection, write: Write) -> ObjectInfo | None:
     return info if isinstance(metadata, dict) and metadata.get(MARK) == write.mark else None
 
 
-async def _digested(digest: Any, data: bytes) -> str:
+async def _digested(digest: Any, data: Data) -> str:
     """Add bytes to a digest, and give it as Google writes it."""
     if len(data) <= HASHED_AT_ONCE_BYTES:
         digest.update(data)

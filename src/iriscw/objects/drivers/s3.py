@@ -27,6 +27,7 @@ from iriscw.objects.drivers.s3_upload import conditions, write_object
 from iriscw.objects.ports import (
     MAX_PAGE_OBJECTS,
     Condition,
+    Data,
     IfMatch,
     InvalidRange,
     ObjectChanged,
@@ -62,7 +63,7 @@ class S3ObjectStore(BucketObjectStore[S3Connection, S3Reading]):
     ) -> None:
         super().__init__(place, S3Connection(place, limits or S3Limits(), connector))
 
-    async def put(self, key: str, data: bytes | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
+    async def put(self, key: str, data: Data | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
         """Write an object as a whole."""
         return await write_object(self._connection, key, self._name(key), data, condition)
 

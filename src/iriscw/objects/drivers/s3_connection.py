@@ -22,7 +22,10 @@ from iriscw.objects.drivers.failure import GIVEN_UP, AttemptFailed, TryFailure
 from iriscw.objects.drivers.s3_answers import foreign
 from iriscw.objects.drivers.s3_body import sent
 from iriscw.objects.drivers.s3_place import S3Limits, S3Place
-from iriscw.objects.ports import StoreUnreachable
+from iriscw.objects.ports import (
+    Data,
+    StoreUnreachable,
+)
 
 READS = ("get_", "head_", "list_")
 """How operations begin that change nothing: no doubt stays of them."""
@@ -57,7 +60,7 @@ class S3Connection:
         self._closed = False
 
     async def ask(
-        self, operation: str, said: dict[str, Any], *, body: bytes | None = None, repeat: bool = True
+        self, operation: str, said: dict[str, Any], *, body: Data | None = None, repeat: bool = True
     ) -> dict[str, Any]:
         """Make a request, more than once if need be.
 
@@ -107,7 +110,7 @@ class S3Connection:
             self._client = None
             await self._stack.aclose()
 
-    async def _once(self, operation: str, body: bytes | None, said: dict[str, Any], *, md5: bool) -> dict[str, Any]:
+    async def _once(self, operation: str, body: Data | None, said: dict[str, Any], *, md5: bool) -> dict[str, Any]:
         client, library = await self._opened()
         if body is not None:
             digest = {"ContentMD5": await anyio.to_thread.run_sync(_md5, body)} if md5 else {}
@@ -175,5 +178,5 @@ def _imported() -> Any:
     return s3_client
 
 
-def _md5(body: bytes) -> str:
+def _md5(body: Data) -> str:
     return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()

@@ -25,6 +25,7 @@ from iriscw.objects.drivers.s3_failure import port_error
 from iriscw.objects.drivers.writing import MARK, Write, refusal, settled
 from iriscw.objects.ports import (
     Condition,
+    Data,
     IfAbsent,
     IfMatch,
     ObjectInfo,
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 async def write_object(
-    connection: S3Connection, key: str, name: str, data: bytes | AsyncIterable[bytes], condition: Condition
+    connection: S3Connection, key: str, name: str, data: Data | AsyncIterable[bytes], condition: Condition
 ) -> ObjectInfo:
     """Write an object as a whole.
 
@@ -47,7 +48,7 @@ async def write_object(
     return await writing.write_object(write, data, connection.limits, whole, long)
 
 
-async def _write_whole(connection: S3Connection, write: Write, data: bytes) -> ObjectInfo:
+async def _write_whole(connection: S3Connection, write: Write, data: Data) -> ObjectInfo:
     try:
         answer = await connection.ask(
             "put_object",
@@ -61,7 +62,7 @@ async def _write_whole(connection: S3Connection, write: Write, data: bytes) -> O
 
 
 async def _write_parts(
-    connection: S3Connection, write: Write, first: bytes, rest: AsyncIterator[tuple[bytes, bool]]
+    connection: S3Connection, write: Write, first: Data, rest: AsyncIterator[tuple[Data, bool]]
 ) -> ObjectInfo:
     upload = await _begin(connection, write)
     over = False
@@ -102,7 +103,7 @@ async def _begin(connection: S3Connection, write: Write) -> str:
     return str(answer["UploadId"])
 
 
-async def _upload(connection: S3Connection, write: Write, upload: str, number: int, piece: bytes) -> dict[str, Any]:
+async def _upload(connection: S3Connection, write: Write, upload: str, number: int, piece: Data) -> dict[str, Any]:
     said = {"Key": write.name, "UploadId": upload, "PartNumber": number}
     try:
         answer = await connection.ask("upload_part", said, body=piece)

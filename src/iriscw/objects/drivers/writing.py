@@ -19,6 +19,7 @@ from iriscw.objects.drivers.failure import AttemptFailed
 from iriscw.objects.drivers.limits import ServiceLimits
 from iriscw.objects.ports import (
     Condition,
+    Data,
     IfAbsent,
     IfMatch,
     ObjectChanged,
@@ -48,14 +49,14 @@ class Write:
         return {MARK: self.mark}
 
 
-async def pieces(data: bytes | AsyncIterable[bytes], limits: ServiceLimits) -> AsyncGenerator[tuple[bytes, bool]]:
+async def pieces(data: Data | AsyncIterable[bytes], limits: ServiceLimits) -> AsyncGenerator[tuple[Data, bool]]:
     """Yield data in parts, and with each whether it is the last. There is always one.
 
     Raises:
         StoreFull: an object cannot have that many parts.
     """
     number, held = 1, bytearray()
-    if isinstance(data, bytes) and len(data) <= limits.size_of_part(1):
+    if isinstance(data, bytes | memoryview) and len(data) <= limits.size_of_part(1):
         yield data, True  # as it is: most are short
         return
     async for chunk in _chunks(data):
@@ -71,8 +72,8 @@ async def pieces(data: bytes | AsyncIterable[bytes], limits: ServiceLimits) -> A
     yield bytes(held), True
 
 
-async def _chunks(data: bytes | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    if isinstance(data, bytes):
+async def _chunks(data: Data | AsyncIterable[bytes]) -> AsyncIterator[Data]:
+    if isinstance(data, bytes | memoryview):
         yield data
         return
     async for chunk in data:
@@ -81,10 +82,10 @@ async def _chunks(data: bytes | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
 
 async def write_object(
     write: Write,
-    data: bytes | AsyncIterable[bytes],
+    data: Data | AsyncIterable[bytes],
     limits: ServiceLimits,
-    whole: Callable[[bytes], Awaitable[ObjectInfo]],
-    long: Callable[[bytes, AsyncIterator[tuple[bytes, bool]]], Awaitable[ObjectInfo]],
+    whole: Callable[[Data], Awaitable[ObjectInfo]],
+    long: Callable[[Data, AsyncIterator[tuple[Data, bool]]], Awaitable[ObjectInfo]],
 ) -> ObjectInfo:
     """Write an object as a whole.
 

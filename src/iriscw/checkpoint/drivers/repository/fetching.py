@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,7 @@ from iriscw.checkpoint.repository.model import Contents, StoredFile
 from iriscw.checkpoint.repository.reads import PackRead, Target, planned_reads
 from iriscw.freeze.model import NoRoom, Progress
 from iriscw.freeze.ports import Report
-from iriscw.objects.ports import InvalidRange, ObjectNotFound
+from iriscw.objects.ports import InvalidRange, ObjectNotFound, ObjectReading
 
 DOWNLOADS: Final = 8
 """Parts of packs that are read at the same time: with their length, what is in memory."""
@@ -35,9 +36,17 @@ Write = Callable[[Piece, Sequence[Target]], None]
 
 
 async def fetch_files(
-    objects: RepositoryObjects, contents: Contents, files: Sequence[StoredFile], images: Path, report: Report
+    objects: RepositoryObjects,
+    contents: Contents,
+    files: Sequence[StoredFile],
+    images: Path,
+    report: Report,
+    *,
+    compare: bool = True,
 ) -> None:
     """Write files into a folder. One that is there is written over: what a fetch left that was cut off is no use.
+
+    Without ``compare`` whoever called compares the files before anything reads them.
 
     Raises:
         ArtifactRefused: a chunk is damaged or missing.
@@ -50,8 +59,8 @@ async def fetch_files(
         for file in files:
             descriptors[file.name] = await anyio.to_thread.run_sync(_made, folder, file)
         total = sum(file.size_bytes for file in files)
-        reading = _Reading(objects, contents, report, "fetching", total, lambda raw, at: _put(descriptors, raw, at))
-        await reading.run(files)
+        put = partial(_put, descriptors)
+        await _Reading(objects, contents, report, "fetching", total, put, compare=compare).run(files)
     except OSError as error:
         if error.errno in _FULL:
             raise NoRoom(f"the file system of {images} is full") from error
@@ -99,15 +108,19 @@ class _Reading:
     phase: str
     total: int
     write: Write
-    done: int = 0
+    compare: bool = attrs.field(default=True, kw_only=True)
+    done: int = attrs.field(default=0, init=False)
 
     async def run(self, files: Sequence[StoredFile]) -> None:
         reads = await anyio.to_thread.run_sync(planned_reads, files)
+        longest = max((read.end - read.start for read in reads), default=0)
         waiting = iter(reads)
 
         async def work_off() -> None:
+            # One buffer for all that this task reads: memory that is new to the process costs as much as hashing it.
+            buffer = await anyio.to_thread.run_sync(bytearray, longest)
             for read in waiting:
-                data = await self._part(read)
+                data = await self._part(read, buffer)
                 await anyio.to_thread.run_sync(self._take, read, data)
                 self.done += sum(chunk.size_bytes * len(targets) for chunk, targets in read.chunks)
                 self.report(Progress(self.phase, self.done, self.total))
@@ -120,24 +133,35 @@ class _Reading:
             await self.objects.note_damage(error.pack)
             raise
 
-    async def _part(self, read: PackRead) -> bytes:
+    async def _part(self, read: PackRead, buffer: bytearray) -> memoryview:
+        """Read a part of a pack into a buffer that has room for it."""
         where = f"checkpoint {self.contents.checkpoint} in the repository: pack {read.pack}"
         try:
             async with self.objects.store.get(pack_key(read.pack), start=read.start, end=read.end) as reading:
-                data = b"".join([chunk async for chunk in reading])
+                count = await _filled(memoryview(buffer)[: read.end - read.start], reading)
         except ObjectNotFound as error:
             raise ChunkDamaged(f"{where} is missing", read.pack) from error
         except InvalidRange as error:
             raise ChunkDamaged(f"{where} is cut off", read.pack) from error
-        if len(data) != read.end - read.start:
+        if count != read.end - read.start:
             raise ChunkDamaged(f"{where} is cut off", read.pack)
-        return data
+        return memoryview(buffer)[:count].toreadonly()
 
-    def _take(self, read: PackRead, data: bytes) -> None:
-        view = memoryview(data)
+    def _take(self, read: PackRead, data: memoryview) -> None:
         for chunk, targets in read.chunks:
             first = chunk.place.offset - read.start
-            self.write(decoded(chunk, view[first : first + chunk.place.stored_bytes]), targets)
+            stored = data[first : first + chunk.place.stored_bytes]
+            self.write(decoded(chunk, stored, compare=self.compare), targets)
+
+
+async def _filled(view: memoryview, reading: ObjectReading) -> int:
+    """Read into a view, and return how many bytes came: fewer or more than it has if the pack is another one."""
+    count = 0
+    async for piece in reading:
+        if count + len(piece) <= len(view):
+            view[count : count + len(piece)] = piece
+        count += len(piece)
+    return count
 
 
 def _made(folder: int, file: StoredFile) -> int:

@@ -54,14 +54,14 @@ class ObjectRepository:
         """See the port."""
         return await source_manifest(self.objects, await self._contents(artifact))
 
-    async def fetch(self, artifact: str, images: Path, report: Report) -> None:
+    async def fetch(self, artifact: str, images: Path, report: Report, *, compare: bool = True) -> None:
         """See the port."""
         contents = await self._contents(artifact)
         files = [file for file in contents.files if file.name != SOURCE_MANIFEST]
         sealed = open_manifest(await source_manifest(self.objects, contents), artifact).files
         if {file.name: file.size_bytes for file in files} != {file.name: file.size_bytes for file in sealed}:
             raise ArtifactRefused(f"checkpoint {artifact} in the repository has other files than were sealed")
-        await fetch_files(self.objects, contents, files, images, report)
+        await fetch_files(self.objects, contents, files, images, report, compare=compare)
 
     async def verify(self, artifact: str, report: Report) -> None:
         """See the port."""

@@ -1,8 +1,9 @@
 """Stores a checkpoint: its chunks that the repository lacks, in packs; then its manifest, then its head.
 
-Theory of operation. Threads read, hash and encode batches of chunks; what they bring is taken in the order of the
-files, so the same input makes the same packs. A pack is written while the next one is filled. Memory in flight is
-bounded by the threads' batches and :data:`UPLOADS` packs (INV-C13).
+Theory of operation. Threads read files by the pieces of the tier's digests, each byte once, and compare the pieces,
+hash and encode the chunks that begin in them. What they bring is taken in the order of the files, so the same input
+makes the same packs (:mod:`iriscw.checkpoint.drivers.repository.packing`). Memory in flight is bounded by a buffer for
+each thread and those of the packs (INV-C13).
 
 A chunk is shared with those checkpoints whose manifests were read before: the recent ones, first those of the same
 program. Nothing else is asked of the repository for a chunk, so what others store at the same time is not shared.
@@ -22,27 +23,36 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
 from iriscw._errors import OperationError
 from iriscw._version import __version__
-from iriscw.checkpoint.drivers.digests import DigestsStopped, Reading, listed, open_folder
-from iriscw.checkpoint.drivers.repository.cutting import Batch, Cut, PageCuts, batches, cut_of, cuts_in, read_batch
-from iriscw.checkpoint.drivers.repository.encoding import Piece
-from iriscw.checkpoint.drivers.repository.groups import all_of, unwrapped
+from iriscw.checkpoint.drivers.digests import Digest, digest_of, digest_of_pieces, listed, open_folder
+from iriscw.checkpoint.drivers.repository.cutting import (
+    BATCH_BYTES,
+    Batch,
+    Cut,
+    PageCuts,
+    batches,
+    cut_of,
+    cuts_in,
+    read_batch,
+)
+from iriscw.checkpoint.drivers.repository.groups import unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects, new_token
+from iriscw.checkpoint.drivers.repository.packing import Packing
 from iriscw.checkpoint.manifest import open_manifest, summary_of
 from iriscw.checkpoint.model import Manifest, StoredCheckpoint
 from iriscw.checkpoint.repository.contents import (
     MAX_SOURCE_CHARS,
     MAX_STORED_MANIFEST_BYTES,
+    ROW,
     SOURCE_MANIFEST,
     WINDOW_BYTES,
     written_contents,
@@ -51,15 +61,9 @@ from iriscw.checkpoint.repository.keys import PACKS, manifest_key, named_pack, p
 from iriscw.checkpoint.repository.model import CheckpointHead, Chunk, ChunkCodec, ChunkPlace, Contents, StoredFile
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, Progress
 from iriscw.freeze.ports import Report
-from iriscw.objects.ports import Condition, IfAbsent, IfMatch, ObjectChanged, ObjectExists
+from iriscw.objects.ports import Condition, Data, IfAbsent, IfMatch, ObjectChanged, ObjectExists
 
 log = logging.getLogger(__name__)
-
-PACK_BYTES: Final = 16 << 20
-"""What a pack has before it is written: one request, and little enough to hold several in memory."""
-
-UPLOADS: Final = 4
-"""Packs that are written at the same time."""
 
 RELATIVES: Final = 8
 """Checkpoints whose chunks are shared."""
@@ -98,9 +102,6 @@ class Storing:
     attempt: str = attrs.field(factory=new_token, init=False)
     _places: dict[bytes, ChunkPlace] = attrs.field(factory=dict, init=False)
     """Where chunks lie, by their digest: those of relatives, and those of this attempt."""
-    _buffer: list[Piece] = attrs.field(factory=list, init=False)
-    _buffered: int = attrs.field(default=0, init=False)
-    _packs: int = attrs.field(default=0, init=False)
     _added: int = attrs.field(default=0, init=False)
     _done: int = attrs.field(default=0, init=False)
     _etag: str = attrs.field(default="", init=False)
@@ -127,7 +128,7 @@ class Storing:
                 return _stored(contents, source)
             log.info("checkpoint %s is stored again: a collection removed what it shared", self.artifact)
             self._places = {digest: place for digest, place in self._places.items() if place.pack not in lost}
-            self.attempt, self._packs = new_token(), 0
+            self.attempt = new_token()
         raise StoringDisturbed(f"checkpoint {self.artifact} was not stored: others disturbed it {ATTEMPTS} times")
 
     async def _begin(self) -> Contents | None:
@@ -212,90 +213,82 @@ class Storing:
                 if found.get(name) != size:
                     raise ArtifactRefused(f"artifact {self.artifact}: {name} has not the {size} bytes that are sealed")
             cuts = await anyio.to_thread.run_sync(cuts_in, folder, sizes, self.page_cuts)
-            work = list(batches(sizes, cuts))
+            work = await anyio.to_thread.run_sync(lambda: list(batches(sizes, cuts)))
             chunks: dict[str, list[Chunk]] = {name: [] for name, _ in sizes}
-            reading = Reading(source.algorithm, self.threads, _uncounted)
-            async with all_of(stop=reading.stop.set) as tasks:
-                tasks.start_soon(self._compare, folder, source, reading)
-                tasks.start_soon(self._cut, folder, work, chunks, source.sealed.size_bytes)
+            self._check_count(sum(max(0, len(batch.borders) - 1) for batch in work))
+            await self._cut(folder, work, chunks, source)
         finally:
             os.close(folder)
         return tuple(StoredFile(name, tuple(chunks[name])) for name in sorted(chunks))
 
-    async def _compare(self, folder: int, source: Manifest, reading: Reading) -> None:
-        """Compare the files with the tier's manifest: what is damaged is not stored as if it were whole."""
-        sizes = [(file.name, file.size_bytes) for file in source.files]
-        wanted = {file.name: file for file in source.files}
-        try:
-            files = await anyio.to_thread.run_sync(reading.digests, folder, sizes)
-        except DigestsStopped:
-            await anyio.lowlevel.checkpoint()  # the cancellation that stopped it goes on
-            raise
-        for file in files:
-            if file != wanted[file.name]:
-                raise ArtifactRefused(f"artifact {self.artifact}: {file.name} was changed: its digest is another one")
+    def _check_count(self, count: int) -> None:
+        """Refuse what would have too long a manifest, before any of it is written."""
+        least = count * ROW.size * 4 // 3  # base64
+        if least > MAX_STORED_MANIFEST_BYTES:
+            raise ArtifactRefused(f"checkpoint {self.artifact} has a manifest of {least} bytes")
 
-    async def _cut(self, folder: int, work: Sequence[Batch], chunks: dict[str, list[Chunk]], total: int) -> None:
-        """Have threads read all batches, and take what they bring in order."""
-        slots = anyio.Semaphore(UPLOADS)
+    async def _cut(self, folder: int, work: Sequence[Batch], chunks: dict[str, list[Chunk]], source: Manifest) -> None:
+        """Have threads read all batches, and take what they bring in order; compare files with the tier's manifest.
+
+        What is damaged is not stored as if it were whole.
+        """
+        made = digest_of(source.algorithm)
         turns = [anyio.Event() for _ in range(len(work) + 1)]
         turns[0].set()
         waiting = iter(enumerate(work))
-
-        async def upload(pack: str, data: bytes) -> None:
-            try:
-                await self._put(pack_key(pack), data)
-            finally:
-                slots.release()
-
-        async def flush() -> None:
-            await self._renew()
-            data, self._buffer, self._buffered = b"".join(self._buffer), [], 0
-            await slots.acquire()
-            uploads.start_soon(upload, f"{self.attempt}-{self._packs}", data)
-            self._packs += 1
-            self._added += len(data)
+        pieces: dict[str, bytearray] = {file.name: bytearray() for file in source.files}
 
         async def take(cuts: Sequence[Cut], into: list[Chunk]) -> None:
-            for cut in cuts:
-                into.append(self._chunk(cut))
-                if self._buffered >= PACK_BYTES:
-                    await flush()
-            size = sum(cut.size_bytes for cut in cuts)
-            self._done += size
-            self.report(Progress("storing", self._done, total))
+            into += [await self._chunk(cut, packing) for cut in cuts]
+            self._done += sum(cut.size_bytes for cut in cuts)
+            self.report(Progress("storing", self._done, source.sealed.size_bytes))
 
         async def work_off() -> None:
+            largest = max((each.size_bytes for each in work), default=0)
+            buffer = await anyio.to_thread.run_sync(bytearray, min(BATCH_BYTES, largest))
             for number, batch in waiting:
-                cuts = await anyio.to_thread.run_sync(read_batch, folder, batch, self._places.__contains__)
+                known = self._places.__contains__
+                taken = await anyio.to_thread.run_sync(read_batch, folder, batch, buffer, made, known)
                 await turns[number].wait()
-                await take(cuts, chunks[batch.file])
+                pieces[batch.file] += taken.digest
+                await take(taken.cuts, chunks[batch.file])
+                copies = packing.copies()
                 turns[number + 1].set()
+                await packing.copy(copies)  # before the buffer is used again
 
         async with unwrapped(), anyio.create_task_group() as uploads:
+            packing = Packing(self.attempt, self._put_pack, self._renew, uploads)
             async with anyio.create_task_group() as workers:
                 for _ in range(self.threads):
                     workers.start_soon(work_off)
+            self._compare(source, made, pieces)
             chunks[SOURCE_MANIFEST] = []
-            await take([cut_of(piece) for piece in _windows(self.manifest)], chunks[SOURCE_MANIFEST])
-            if self._buffer:
-                await flush()
+            cuts = await anyio.to_thread.run_sync(lambda: [cut_of(piece) for piece in _windows(self.manifest)])
+            await take(cuts, chunks[SOURCE_MANIFEST])
+            await packing.finish()
 
-    def _chunk(self, cut: Cut) -> Chunk:
-        """Return where a chunk lies, and take it into the pack if it lies nowhere."""
+    def _compare(self, source: Manifest, made: Callable[[], Digest], pieces: Mapping[str, bytes | bytearray]) -> None:
+        for file in source.files:
+            if digest_of_pieces(made, bytes(pieces[file.name])) != file.digest:
+                raise ArtifactRefused(f"artifact {self.artifact}: {file.name} was changed: its digest is another one")
+
+    async def _chunk(self, cut: Cut, packing: Packing) -> Chunk:
+        """Return where a chunk lies, and give it a place in a pack if it lies nowhere."""
         if cut.codec is ChunkCodec.ZEROS:
             return Chunk(cut.digest, cut.size_bytes, ChunkPlace("", 0, 0, ChunkCodec.ZEROS))
         place = self._places.get(cut.digest)
         if place is None:
             assert cut.stored is not None
-            pack = f"{self.attempt}-{self._packs}"
-            place = ChunkPlace(pack, self._buffered, len(cut.stored), cut.codec)
+            pack, offset = await packing.place(cut.stored)
+            place = ChunkPlace(pack, offset, len(cut.stored), cut.codec)
             self._places[cut.digest] = place
-            self._buffer.append(cut.stored)
-            self._buffered += len(cut.stored)
+            self._added += len(cut.stored)
         return Chunk(cut.digest, cut.size_bytes, place)
 
-    async def _put(self, key: str, data: bytes) -> None:
+    async def _put_pack(self, pack: str, data: memoryview) -> None:
+        await self._put(pack_key(pack), data)
+
+    async def _put(self, key: str, data: Data) -> None:
         try:
             await self.objects.store.put(key, data, condition=IfAbsent())
         except ObjectExists:  # nobody else has this name: an earlier try of this call has written it
@@ -354,7 +347,3 @@ def _stored(contents: Contents, source: Manifest) -> StoredCheckpoint:
     size = sum(file.size_bytes for file in source.files)
     found = attrs.evolve(source, files=())
     return StoredCheckpoint(source.artifact, size, contents.stored_bytes, contents.added_bytes, found)
-
-
-def _uncounted(count: int) -> None:
-    """Take progress of a reading that runs beside the one that is reported."""
