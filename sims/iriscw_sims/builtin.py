@@ -73,7 +73,10 @@ class SimulatedJobs(SimulatedFeature):
         pace = self._world.pace
         limits = RegistryLimits(finished=pace.finished_jobs)
         settings = JobSettings(
-            lease_grace_ns=pace.lease_grace, logs_bound_ns=pace.logs_bound, suspend_limit_ns=pace.suspend_limit
+            lease_grace_ns=pace.lease_grace,
+            logs_bound_ns=pace.logs_bound,
+            suspend_limit_ns=pace.suspend_limit,
+            longest_doubt_ns=min(JobSettings().longest_doubt_ns, pace.suspend_limit),
         )
         return (jobs_child(_Nobody(), _Nobody(), JobsConfig(limits=limits, settings=settings), _Nobody()),)
 

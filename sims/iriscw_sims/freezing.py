@@ -3,7 +3,8 @@
 Theory of operation. All workers are on one machine, as they are on the local platform: a checkpoint is of one machine,
 and on it any worker may have the attempt next. An order has a key, and the same key again is the same order, whichever
 life of the controller asks: orders go on while it is down. Each takes its time; then the agent does what it was told,
-fails and says so, or is replaced in the midst of it, and nobody can say what it did.
+fails and says so, finds that it cannot be done on this machine as that is, or is replaced in the midst of it, and
+nobody can say what it did.
 
 A program that is brought back takes the grant that is on offer in its attempt's folder, which a worker put there. If
 there is none, or its worker has lost its lease, it ends before it has run: the thaw has failed.
@@ -238,6 +239,8 @@ class Freezing:
         found = self.checkpoints.get(effect.checkpoint)
         if found is None:
             self._ends(order, ThawedAttempt(Thawed.UNDONE, f"CheckpointDamaged: {effect.checkpoint} is no good"))
+        elif self.world.chance("thaw refused", about):
+            self._ends(order, ThawedAttempt(Thawed.REFUSED, "GateRefused: files: /usr/lib/libx is another one"))
         elif self.world.chance("thaw fails", about):
             self._ends(order, ThawedAttempt(Thawed.UNDONE, "CriuFailed: it cannot be restored"))
         elif self.world.chance("thaw lost", about):

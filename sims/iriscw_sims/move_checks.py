@@ -34,6 +34,7 @@ from iriscw.jobs.suspension.records import (
     AttemptResumed,
     AttemptResuming,
     AttemptSuspended,
+    AttemptUnplaced,
     CheckpointDropped,
     SuspensionAsked,
     SuspensionUndone,
@@ -54,6 +55,7 @@ LEADS_TO: dict[type, Stage] = {
     AttemptFreezing: Stage.FREEZING,
     AttemptFrozen: Stage.FROZEN,
     AttemptSuspended: Stage.SUSPENDED,
+    AttemptUnplaced: Stage.SUSPENDED,
     SuspensionUndone: Stage.RUNS,
     AttemptResuming: Stage.RESUMING,
     AttemptResumed: Stage.RUNS,
@@ -249,6 +251,10 @@ class MoveChecks:
                     self._leaves(uid, move)
                 if move.frozen_at >= 0:
                     move.unseen += world.simulation.now - move.frozen_at
+            case AttemptUnplaced():
+                if before is not Stage.RESUMING:
+                    self.broken("J2", f"{uid} is given back by a worker, and none has a grant by the disk")
+                self._leaves(uid, move)
             case AttemptResuming(worker_id=worker_id, incarnation=incarnation, grant=grant):
                 known = self.jobs.attempts[uid]
                 if uid in self.jobs.running:

@@ -174,23 +174,30 @@ async def test_a_worker_that_names_nothing_to_freeze(world, changes):
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"),
-    [("thawed", Thawed.THAWED), ("failed", Thawed.UNDONE), ("refused", Thawed.UNDONE), ("unknown", Thawed.UNKNOWN)],
+    ("outcome", "kind", "told"),
+    [
+        ("thawed", "", Thawed.THAWED),
+        ("failed", "CriuFailed", Thawed.UNDONE),
+        ("failed", "GateRefused", Thawed.REFUSED),
+        ("refused", "RightsMissing", Thawed.REFUSED),
+        ("unknown", "GateRefused", Thawed.UNKNOWN),
+    ],
 )
-async def test_a_thaw(world, outcome, told):
-    """It is ordered of the node that has the checkpoint, once for each key."""
+async def test_a_thaw(world, outcome, kind, told):
+    """It is ordered of the node that has the checkpoint, once for each key. What that machine lacks is told apart."""
     async with agent_of(world) as agent, anyio.create_task_group() as tasks:
 
         async def answer():
             order = await agent.order()
             assert order.thaw.checkpoint_id == "ck-1"
             assert order.thaw.gpus == {"GPU-1": "GPU-2"}
-            await agent.end(order.operation_id, outcome, text="so it is")
+            await agent.end(order.operation_id, outcome, kind=kind, text="so it is")
 
         tasks.start_soon(answer)
         effect = ThawAttempt("t1", "u", "ck-1", "n1", (("GPU-1", "GPU-2"),))
         found = await done(moves_of(world), "thaw", effect)
-        assert (found.outcome, found.reason) == (told, "" if told is Thawed.THAWED else "so it is")
+        said = f"{kind}: so it is"
+        assert (found.outcome, found.reason) == (told, "" if told is Thawed.THAWED else said)
         assert await done(moves_of(world), "thaw", effect) == found
         assert len(agent.begun) == 1
 

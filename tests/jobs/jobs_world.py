@@ -151,6 +151,11 @@ class ScriptedWorker:
             known = self.attempts.get(uid)
             if known is not None and known.ending is None and known.suspension is Suspension.SUSPENDING:
                 self.becomes(attrs.evolve(known, suspension=Suspension.NONE, folder=""))
+        for uid, grant in orders.withdraw:
+            known = self.attempts.get(uid)
+            if known is not None and known.suspension is Suspension.RESUMING and self.had.get(uid) == grant:
+                self.world.bodies.revoke(uid, self.name)
+                self.becomes(attrs.evolve(known, suspension=Suspension.SUSPENDED, folder="", withdrawn=grant))
         if orders.complete:
             wanted = dict.fromkeys([order.uid for order in orders.run] + [stop.uid for stop in orders.stop])
             for known in list(self.attempts.values()):
@@ -282,6 +287,8 @@ class Bodies:
         """Bring it back, if there is leave."""
         self.thaws.append(effect.uid)
         grant = self.offered.get(effect.uid)
+        if outcome is Thawed.REFUSED:
+            return ThawedAttempt(outcome, "GateRefused: files: /lib/x is another one")
         if outcome is Thawed.UNDONE or grant is None or effect.checkpoint[3:] not in self.images:
             return ThawedAttempt(Thawed.UNDONE, "no grant")
         worker = self.world.workers.get(self.leaves[grant][0])

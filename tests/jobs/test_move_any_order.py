@@ -13,7 +13,7 @@ from iriscw.jobs.job.ledger import JobLedger, compact, evolve
 from iriscw.jobs.messages import AttemptsLost
 from iriscw.jobs.model import Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import DropCheckpoint, Frozen, FrozenAttempt
-from iriscw.jobs.suspension.messages import SuspendTask
+from iriscw.jobs.suspension.messages import ResumeTask, SuspendTask
 from iriscw.jobs.suspension.model import SUSPENDING, Stage
 from iriscw.jobs.suspension.moves import waits_for_worker
 from iriscw.jobs.suspension.records import (
@@ -21,12 +21,15 @@ from iriscw.jobs.suspension.records import (
     AttemptGivenUp,
     AttemptResumed,
     AttemptSuspended,
+    AttemptUnplaced,
     SuspensionUndone,
+    ThawRefused,
     ThawUndone,
 )
 from iriscw.runtime.vocabulary import SECOND
 
-SEEDS = range(120)
+SEEDS = range(160)
+THAW_ENDS = (ThawUndone, ThawRefused, AttemptUnplaced)
 STEPS = 60
 PENDING = TaskState.PENDING
 MOVING = ("suspend", "resume", "returns", "says", "('freeze'", "('thaw'", "('drop'", "RUNNING", "still", "place")
@@ -43,6 +46,8 @@ def histories(seed):
         timeout_ns=rng.choice((0, 50 * SECOND)),
     )
     walk = Walk(spec, suspends=True, dies=True)
+    if seed % 4 == 0:
+        is_coming_back(walk)
     for _ in range(STEPS):
         choices = dict(walk.choices())
         moving = [name for name in choices if any(word in name for word in MOVING)]
@@ -50,6 +55,19 @@ def histories(seed):
         if name != "terminate" or rng.random() < 0.2:
             choices[name]()
             yield walk
+
+
+def is_coming_back(walk):
+    """Have the first task be suspended on one worker, and come back on the other: the way there is long."""
+    walk.place(0, "w0")
+    walk.see("u1", Observation("u1", TaskState.RUNNING, started=True))
+    walk.ask(SuspendTask, 0)
+    walk.word("u1", Suspension.SUSPENDING)
+    walk.conclude(("freeze", 0, "u1"), FrozenAttempt(Frozen.FROZEN, "ck", "node"))
+    walk.word("u1", Suspension.SUSPENDED)
+    walk.ask(ResumeTask, 0)
+    walk.return_to("u1", "w1")
+    walk.word("u1", Suspension.RESUMING)
 
 
 def made_of(ledger, records):
@@ -80,7 +98,7 @@ def test_any_history():
         assert (ledger.live, ledger.away, ledger.moves, ledger.drops) == ({}, {}, {}, {})
         assert (walk.room, walk.returns, walk.orders, walk.calls) == ({}, {}, {}, {})
         assert not {key for key in walk.clocks if key[0] in ("move", "thaw")}
-    for kind in (AttemptSuspended, AttemptResumed, SuspensionUndone, AttemptGivenUp, AttemptDeserted, ThawUndone):
+    for kind in (AttemptSuspended, AttemptResumed, SuspensionUndone, AttemptGivenUp, AttemptDeserted, *THAW_ENDS):
         assert stages[kind] > 0, kind
 
 
@@ -116,7 +134,9 @@ def is_waited_for(walk):
             assert ("move", uid) in walk.clocks or stopped
         if move.stage is Stage.FREEZING and not stopped:
             assert ("freeze", index, uid) in walk.calls
-        if move.stage is Stage.RESUMING and move.thawing and not stopped and uid not in walk.thawed:
+        if move.stage is Stage.RESUMING and move.returning and not (stopped or walk.late() or walk.full):
+            assert uid in walk.withdrawing
+        elif move.stage is Stage.RESUMING and move.thawing and not stopped and uid not in walk.thawed:
             assert ("thaw", index, uid) in walk.calls or ("thaw", uid) in walk.clocks
     assert {key[2] for key in walk.calls if key[0] in ("freeze", "thaw")} <= {*ledger.live, *ledger.away}
     assert {key[1] for key in walk.clocks if key[0] in ("move", "thaw")} <= {*ledger.live, *ledger.away}

@@ -1,5 +1,7 @@
 """A task that is suspended and resumed, row by row: jobs, links and scheduler with scripted workers and agents."""
 
+from itertools import pairwise
+
 import attrs
 import pytest
 from jobs_world import ScriptedWorker, World, command_spec, worker_info
@@ -10,7 +12,15 @@ from iriscw.fleet.messages import WorkerLost, WorkerReady
 from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded, TaskNotRunning
 from iriscw.jobs.messages import DescribeJob, ListJobs, ListTasks, TerminateJob
 from iriscw.jobs.model import AttemptEnd, Ending, JobState, Observation, Suspension, TaskState
-from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed
+from iriscw.jobs.suspension.effects import (
+    DropCheckpoint,
+    FreezeAttempt,
+    Frozen,
+    FrozenAttempt,
+    ThawAttempt,
+    Thawed,
+    ThawedAttempt,
+)
 from iriscw.jobs.suspension.messages import CheckpointLeft, PhaseOver, ResumeTask, SuspendTask
 from raised import that
 
@@ -357,6 +367,59 @@ def test_a_thaw_that_fails():
     assert (bench.row.uid != uid, bench.row.preemptions) == (True, 1)
     assert "could not be brought back, 3 times" in bench.row.earlier[0].reason
     bench.drop()
+
+
+def test_a_machine_that_does_not_take_it():
+    """Its worker gives the grant back, and it waits as before, with the reason; that machine is tried again later, each
+    time later, under another grant. It is not lost.
+    """
+    bench = Bench()
+    uid = bench.row.uid
+    bench.suspend()
+    bench.ask(ResumeTask(0, "r"))
+    pauses = []
+    for _ in range(4):
+        asked = bench.world.sim.simulation.now
+        bench.thaw(Thawed.REFUSED)
+        row = bench.row
+        assert (row.suspension.phase, row.worker_id, bench.room()) == (Suspension.SUSPENDED, "", 0)
+        assert "node did not take it: GateRefused: files" in row.reason
+        while bench.phase is Suspension.SUSPENDED:
+            bench.sim.advance(1)
+        pauses.append(bench.world.sim.simulation.now - asked)
+    assert all(later > 1.5 * sooner for sooner, later in pairwise(pauses))
+    keys = {bench.effect(ThawAttempt).effect.key}
+    bench.sim.crash()
+    bench.sim.restart()
+    bench.sim.tell("/jobs/scheduler", WorkerReady(bench.world.workers["slice-0-0"].info))
+    bench.sim.tell("/jobs/scheduler", WorkerReady(bench.world.workers["slice-1-1"].info))
+    for worker in bench.world.workers.values():
+        worker.connected, worker.handle = False, None
+        bench.world.reconnect(worker.info.worker_id)
+    bench.sim.advance(40)
+    assert bench.thaw().key in keys
+    assert (bench.row.uid, bench.phase) == (uid, Suspension.NONE)
+    assert len(bench.world.bodies.leaves) == 5
+    bench.drop()
+
+
+def test_a_grant_that_was_taken_before_it_could_be_given_back():
+    """It runs there, whatever was said of its thaw; nobody else is given it."""
+    bench = Bench()
+    bench.suspend()
+    bench.ask(ResumeTask(0, "r"))
+    operation = bench.effect(ThawAttempt)
+    (worker,) = [each for each in bench.world.workers.values() if each.attempts]
+    worker.connected = False
+    worker.hang_up()
+    operation.complete(ThawedAttempt(Thawed.REFUSED, "GateRefused: no"))
+    bench.sim.advance(1)
+    assert "gives it back" in bench.row.reason
+    bench.world.bodies.thaw(operation.effect, Thawed.UNKNOWN)
+    bench.world.reconnect(worker.info.worker_id)
+    bench.sim.advance(60)
+    assert (bench.phase, bench.row.worker_id) == (Suspension.NONE, worker.info.worker_id)
+    assert len(bench.world.bodies.leaves) == 1
 
 
 def test_only_where_its_checkpoint_is():

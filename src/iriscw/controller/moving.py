@@ -72,6 +72,10 @@ PREFIX: Final = "jobs/"
 
 FORGOTTEN: Final = "the order was forgotten before anybody asked what became of it"
 
+UNFIT: Final = ("GateRefused", "RightsMissing", "CriuMissing", "CriuUnfit", "CudaMissing")
+"""Kinds of ends of a thaw after which trying again on that machine is of no use until somebody changes something there:
+nothing was touched. Each is the name of an error in :mod:`iriscw.freeze.model`."""
+
 _TRANSIENT: Final = (ActorStopped, NoSuchActor, OutcomeUnknown)
 """Beside what says so of itself: the tree is being started, or a part of it is. All questions may be repeated."""
 
@@ -149,6 +153,8 @@ class Moves:
         view = await self._find(key) or await self._place(key, effect.node, order)
         end = await self._end_of(view)
         outcome = _THAWS.get(end.outcome, Thawed.UNKNOWN)
+        if outcome is Thawed.UNDONE and end.kind in UNFIT:
+            outcome = Thawed.REFUSED
         self.ends["thaw", outcome.value] += 1
         return ThawedAttempt(outcome, "" if outcome is Thawed.THAWED else _sentence(end))
 
@@ -172,7 +178,7 @@ class Moves:
         elif frozen is not None and not checkpoint:
             checkpoint, node = frozen.order.operation, frozen.node
         if checkpoint:
-            for each in thaw_keys(effect.key):
+            for each in thaw_keys(effect.key, effect.returns):
                 thaw = await self._find(PREFIX + each)
                 if thaw is not None:
                     await self._end_of(thaw)

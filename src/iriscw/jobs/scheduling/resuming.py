@@ -90,7 +90,7 @@ def place_some(state: Scheduler, budget: int) -> Iterator[tuple[str, SuspendedPl
         if uid in state.inventory.where or uid in state.absent_of:
             state.returns.drop(uid)  # its job was given room for it before it asked once more, and takes that
             continue
-        host = _find(state, known.attempt.node, wish_of(job))
+        host = _find(state, known.attempt, wish_of(job))
         if host is None:
             continue
         state.returns.drop(uid)
@@ -107,8 +107,10 @@ def wish_of(job: Waiting) -> PlacementWish:
     return PlacementWish(job.spec.demand, job.spec.constraints)
 
 
-def _find(state: Scheduler, node: str, wish: PlacementWish) -> Host | None:
-    for host in state.inventory.nodes.get(node, {}).values():
+def _find(state: Scheduler, attempt: SuspendedAttempt, wish: PlacementWish) -> Host | None:
+    if attempt.node in attempt.doubted:
+        return None  # its job says so when it may be tried again
+    for host in state.inventory.nodes.get(attempt.node, {}).values():
         if host.takes(wish.demand) and all(each.satisfied(host.info.attributes) for each in wish.required()):
             return host
     return None

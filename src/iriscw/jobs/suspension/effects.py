@@ -26,6 +26,8 @@ class Thawed(enum.Enum):
     """The attempt is back."""
     UNDONE = "undone"
     """Nothing of it runs, as before."""
+    REFUSED = "refused"
+    """Nothing of it runs, and it cannot be brought back on this machine as that is: something else is needed there."""
     UNKNOWN = "unknown"
     """Nobody can say."""
 
@@ -97,8 +99,11 @@ class DropCheckpoint:
 
     ``checkpoint`` and ``node`` are empty if the job never learned what became of it: then what its order has made, or
     is making, is what has to go. The order of that key is ended first if it has not.
+
+    ``returns``: how many machines have said that they do not take it; their thaws are over.
     """
 
     key: str
     checkpoint: str = ""
     node: str = ""
+    returns: int = 0

@@ -90,7 +90,7 @@ class PhaseOver:
     Args:
         phase: that it was in; NONE: it ran, and is to be suspended.
         outcome: what came of that: ``asked`` in NONE; ``suspended`` or ``undone`` of SUSPENDING; ``resuming`` of
-            SUSPENDED; ``resumed`` of RESUMING; of all but NONE also ``ended``.
+            SUSPENDED; ``resumed`` or ``unplaced`` of RESUMING; of all but NONE also ``ended``.
         lasted_ns: how long it was in that phase, by the wall clock; 0 in NONE.
     """
 
@@ -130,16 +130,28 @@ class ContinueAttempts:
     uids: tuple[str, ...]
 
 
+@message
+class WithdrawGrants:
+    """These attempts are not to come back on the worker: have it take their grants back, if nobody has taken them."""
+
+    incarnation: str
+    uids: tuple[str, ...]
+
+
 # Jobs <-> scheduler
 
 
 @message
 class SuspendedAttempt:
-    """A suspended attempt that waits for a worker on the machine that has its checkpoint."""
+    """A suspended attempt that waits for a worker on the machine that has its checkpoint.
+
+    ``doubted``: machines that did not take it, and are not to be tried for now.
+    """
 
     uid: str
     index: int
     node: str
+    doubted: tuple[str, ...] = ()
 
 
 @message
@@ -188,6 +200,15 @@ class MoveOverdue:
 @message
 class ThawAgain:
     """Try again to bring an attempt back."""
+
+    index: int
+    uid: str
+    number: int
+
+
+@message
+class PlaceAgain:
+    """A machine that did not take a suspended attempt may be tried again."""
 
     index: int
     uid: str

@@ -13,7 +13,7 @@ import attrs
 
 from iriscw.jobs.model import Observation, Resumption, Suspension
 from iriscw.jobs.suspension.effects import DropCheckpoint
-from iriscw.jobs.suspension.messages import PhaseOver, SuspensionView
+from iriscw.jobs.suspension.messages import PhaseOver, SuspendedAttempt, SuspensionView
 from iriscw.jobs.suspension.model import MARKED, TOLD, Labels, Stage
 from iriscw.jobs.suspension.records import (
     AttemptDeserted,
@@ -24,11 +24,13 @@ from iriscw.jobs.suspension.records import (
     AttemptResuming,
     AttemptSuspended,
     AttemptThawing,
+    AttemptUnplaced,
     AttemptVacated,
     ResumptionWanted,
     SuspensionAsked,
     SuspensionKept,
     SuspensionUndone,
+    ThawRefused,
     ThawUndone,
 )
 
@@ -83,6 +85,12 @@ class Move:
     """Whether it has no worker."""
     gpus: tuple[tuple[str, str], ...] = ()
     """While it is brought back: which of its GPUs become others, by UUID."""
+    returning: bool = False
+    """Whether its worker's machine cannot bring it back, so that its grant is being taken back."""
+    returns: int = 0
+    """How often in this suspension it was SUSPENDED again because a machine did not take it."""
+    doubts: tuple[tuple[str, int, int], ...] = ()
+    """Machines that did not take it in this suspension: which, how often, and until when they are not to be tried."""
 
 
 def freeze_key(uid: str, move: Move) -> str:
@@ -92,28 +100,31 @@ def freeze_key(uid: str, move: Move) -> str:
 
 def thaw_key(uid: str, move: Move) -> str:
     """Name one try to bring it back."""
-    return f"{_RESUME}{uid}-{move.number}-{move.tries + 1}"
+    return f"{_RESUME}{uid}-{move.number}-{move.returns * THAWS + move.tries + 1}"
 
 
-def thaw_keys(freeze: str) -> tuple[str, ...]:
-    """Name all tries there may be to bring back what the suspension called ``freeze`` (:func:`freeze_key`) made."""
-    suspension = freeze.removeprefix(_SUSPEND)
-    return tuple(f"{_RESUME}{suspension}-{number}" for number in range(1, THAWS + 1))
+def thaw_keys(freeze: str, returns: int) -> tuple[str, ...]:
+    """Name the tries there may be to bring back what the suspension called ``freeze`` (:func:`freeze_key`) made.
+
+    Those under the latest grant: those before (``returns`` machines did not take it) have ended.
+    """
+    suspension, first = freeze.removeprefix(_SUSPEND), returns * THAWS + 1
+    return tuple(f"{_RESUME}{suspension}-{number}" for number in range(first, first + THAWS))
 
 
 def grant_of(uid: str, move: Move) -> str:
-    """Name the grant to go on: one for each suspension, because whoever has it has it until the end.
+    """Name the grant to go on: one for each suspension and each time it was taken back, since none is offered twice.
 
     Those that earlier versions gave begin otherwise; nothing reads a name.
     """
-    return f"grant-{uid}-{move.number}"
+    return f"grant-{uid}-{move.number}" + (f"-{move.returns}" if move.returns else "")
 
 
 def drop_of(uid: str, move: Move | None) -> DropCheckpoint | None:
     """Say what is to be removed when an attempt ends, or runs again; None: nothing."""
     if move is None or move.stage not in MARKED:
         return None
-    return DropCheckpoint(freeze_key(uid, move), move.checkpoint, move.node)
+    return DropCheckpoint(freeze_key(uid, move), move.checkpoint, move.node, move.returns)
 
 
 def log_end_unknown(move: Move, seen: Observation) -> bool:
@@ -142,6 +153,21 @@ def resumption_of(move: Move, gpus: tuple[str, ...]) -> Resumption | None:
 def waits_for_worker(move: Move) -> bool:
     """Tell whether a worker is wanted for it."""
     return move.stage is Stage.SUSPENDED and move.wanted
+
+
+def waiting_for(uid: str, index: int, move: Move, wall_ns: int) -> SuspendedAttempt:
+    """Say what a worker is wanted for, as of this moment."""
+    return SuspendedAttempt(uid, index, move.node, doubted(move, wall_ns))
+
+
+def doubted(move: Move, wall_ns: int) -> tuple[str, ...]:
+    """Return the machines that are not to be tried at this moment."""
+    return tuple(node for node, _, until_ns in move.doubts if until_ns > wall_ns)
+
+
+def times_doubted(move: Move, node: str) -> int:
+    """Return how often this machine did not take it."""
+    return next((times for each, times, _ in move.doubts if each == node), 0)
 
 
 def view_of(index: int, uid: str, move: Move) -> SuspensionView:
@@ -175,6 +201,7 @@ _OUTCOMES: Mapping[tuple[Suspension, Suspension], str] = {
     (Suspension.SUSPENDING, Suspension.NONE): "undone",
     (Suspension.SUSPENDED, Suspension.RESUMING): "resuming",
     (Suspension.RESUMING, Suspension.NONE): "resumed",
+    (Suspension.RESUMING, Suspension.SUSPENDED): "unplaced",
 }
 
 
@@ -192,7 +219,10 @@ def _sentence(move: Move) -> str:
         case Stage.FROZEN:
             return "it is frozen, and its worker has not said so yet"
         case Stage.SUSPENDED if move.wanted:
-            return f"waits for a worker with room on {move.node}"
+            waits = f"waits for a worker with room on {move.node}"
+            return f"{waits}; {move.reason}" if move.reason else waits
+        case Stage.RESUMING if move.returning:
+            return f"{move.reason}; its worker gives it back"
         case Stage.RESUMING if move.tries:
             return f"try {move.tries} of {THAWS} did not bring it back: {move.reason}"
     return ""
@@ -280,6 +310,7 @@ def _resuming(move: Move, record: AttemptResuming) -> Move:
         grant=record.grant,
         gpus=(),
         thawing=False,
+        reason="",
         tries=0,
         paused_ns=_paused_until(move, record.wall_ns),
         suspended_wall_ns=record.wall_ns,
@@ -294,12 +325,37 @@ def _thaw_undone(move: Move, record: ThawUndone) -> Move:
     return attrs.evolve(move, tries=move.tries + 1, reason=record.reason)
 
 
+def _refused(move: Move, record: ThawRefused) -> Move:
+    return attrs.evolve(move, returning=True, reason=record.reason)
+
+
+def _unplaced(move: Move, record: AttemptUnplaced) -> Move:
+    others = tuple(doubt for doubt in move.doubts if doubt[0] != record.node)
+    doubt = (record.node, times_doubted(move, record.node) + 1, record.until_wall_ns)
+    return attrs.evolve(
+        move,
+        stage=Stage.SUSPENDED,
+        away=True,
+        wanted=True,
+        grant="",
+        gpus=(),
+        thawing=False,
+        returning=False,
+        tries=0,
+        returns=move.returns + 1,
+        doubts=(*others, doubt),
+    )
+
+
 def _resumed(move: Move, record: AttemptResumed) -> Move:
     return attrs.evolve(
         move,
         stage=Stage.RUNS,
         reason="",
         thawing=False,
+        returning=False,
+        returns=0,
+        doubts=(),
         vacated=False,
         checkpoint="",
         node="",
@@ -327,6 +383,8 @@ _APPLY: Mapping[type, Callable[[Move, Any], Move]] = {
     AttemptResuming: _resuming,
     AttemptThawing: _thawing,
     ThawUndone: _thaw_undone,
+    ThawRefused: _refused,
+    AttemptUnplaced: _unplaced,
     AttemptResumed: _resumed,
     AttemptGivenUp: _given_up,
 }

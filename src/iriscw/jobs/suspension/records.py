@@ -152,6 +152,32 @@ class ThawUndone:
     wall_ns: int
 
 
+@record("jobs.thaw_refused", version=1)
+@message
+class ThawRefused:
+    """Its worker's machine cannot bring it back, for ``reason``: its grant there is to be taken back."""
+
+    index: int
+    uid: str
+    reason: str
+    wall_ns: int
+
+
+@record("jobs.attempt_unplaced", version=1)
+@message
+class AttemptUnplaced:
+    """Its worker has said that its grant was taken back before anybody took it: it has no worker, as before.
+
+    ``node`` is not to be tried before ``until_wall_ns``.
+    """
+
+    index: int
+    uid: str
+    node: str
+    until_wall_ns: int
+    wall_ns: int
+
+
 @record("jobs.attempt_resumed", version=1)
 @message
 class AttemptResumed:
@@ -217,6 +243,9 @@ class SuspensionKept:
     away: bool
     gpus: tuple[tuple[str, str], ...] = ()
     host: str = ""
+    returning: bool = False
+    returns: int = 0
+    doubts: tuple[tuple[str, int, int], ...] = ()
 
 
 @record("jobs.checkpoint_due", version=1)
@@ -227,3 +256,4 @@ class CheckpointDue:
     key: str
     checkpoint: str
     node: str
+    returns: int = 0
