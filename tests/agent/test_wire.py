@@ -35,6 +35,7 @@ PLANS = st.builds(
     lock_within_ns=TIMES,
     labels=st.dictionaries(NAMES, NAMES, max_size=4).map(lambda found: tuple(sorted(found.items()))),
     guard=st.sampled_from(["", "/attempt"]),
+    carries_folder=st.booleans(),
 )
 
 

@@ -384,3 +384,20 @@ def test_what_is_otherwise_at_a_thaw(was, found, plan, shut):
     opened = attrs.evolve(Opened(kept, HOST, CRIU, CudaAbility(False), (), (), (), PLENTY, 5), **found)
     refusal = first_shut(THAW_GATES, ThawPlan("op-2", "op-1", **plan), opened)
     assert (refusal.gate if refusal else "") == shut
+
+
+@pytest.mark.parametrize(
+    ("words", "trouble"),
+    [
+        ({"leave_running": True}, "does not run on"),
+        ({"container": Container("box", "/run/runc")}, "a container has no folder"),
+    ],
+)
+def test_a_folder_is_carried_by_what_ends_here(words, trouble):
+    """An order that carries the folder of what runs on, or of a container, is refused before anything is looked at."""
+    runner = Runner(World(), freezing)
+    runner.run(FreezeTree(FreezePlan("op-1", TaskIdentity(100, 500, BOOT), "ram", carries_folder=True, **words)))
+    (end,) = [each for each in runner.events if isinstance(each, OperationEnded)]
+    assert (end.outcome, end.kind) == (Outcome.UNDONE, "UnsafeRequest")
+    assert trouble in end.text
+    assert runner.world.log == []

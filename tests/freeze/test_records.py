@@ -78,7 +78,7 @@ GOLDEN = [
     (
         FreezeAccepted(PLAN, 8),
         (
-            '["freeze.freeze_accepted",1,{"plan":{"container":null,"force":false,"guard":"","hook":{"kind":"exec","target":["p"],"within_ns":9},'
+            '["freeze.freeze_accepted",1,{"plan":{"carries_folder":false,"container":null,"force":false,"guard":"","hook":{"kind":"exec","target":["p"],"within_ns":9},'
             f'"labels":[["a","b"]],"leave_running":false,"lock_within_ns":60000000000,"operation":"o","options":{OPTIONS},'
             f'"root":{WHO_TEXT},"tier":"ram"}},"wall_ns":8}}]'
         ),
@@ -186,6 +186,7 @@ LATER_FIELDS = [
     (ThawAccepted(ThawPlan("o", "a"), 1), '"clone":false,'),
     (ThawAccepted(ThawPlan("o", "a"), 1), ',"verify":null'),
     (ThawRestored((WHO,)), '"differs":"",'),
+    (FreezeAccepted(PLAN, 8), '"carries_folder":false,'),
     (FreezeMeasured(FROZEN, 6), '"files":[],'),
     (FreezeMeasured(FROZEN, 6), '"group":"",'),
     (FreezeMeasured(FROZEN, 6), '"namespaces":[],'),

@@ -35,7 +35,7 @@ GOLDEN = [
         OrderPlaced("key", "n1", "agent-1", FREEZE, 7),
         (
             '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":{"attempt_ui'
-            'd":"uid-1","boot_id":"boot-1","force":false,"guard":"/w","labels":[["a","b"]],"leave_running":true,"'
+            'd":"uid-1","boot_id":"boot-1","carries_folder":false,"force":false,"guard":"/w","labels":[["a","b"]],"leave_running":true,"'
             'pid":10,"pid_namespace":30,"start_ticks":20,"tcp_close":true,"tcp_established":true,"tier":"ram"},"m'
             'ove":null,"operation":"ck-1","remove":null,"thaw":null},"wall_ns":7}]'
         ),

@@ -51,6 +51,7 @@ FREEZES = st.builds(
     COUNTS,
     st.booleans(),
     TEXTS,
+    st.booleans(),
 )
 ORDER = st.one_of(
     st.builds(lambda name, freeze: Order(name, freeze=freeze), IDS, FREEZES),

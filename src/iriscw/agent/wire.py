@@ -81,6 +81,7 @@ def freeze_plan(operation: str, root: TaskIdentity, message: v1.FreezeRequest) -
         lock_within_ns=_wait_ns("lock_timeout_ms", message.lock_timeout_ms, DEFAULT_LOCK_MS),
         labels=labels,
         guard=message.guard,
+        carries_folder=message.carries_folder,
     )
 
 
@@ -99,6 +100,7 @@ def freeze_request(plan: FreezePlan) -> v1.FreezeRequest:
         lock_timeout_ms=plan.lock_within_ns // MILLISECOND,
         labels=dict(plan.labels),
         guard=plan.guard,
+        carries_folder=plan.carries_folder,
     )
 
 

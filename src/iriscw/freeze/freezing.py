@@ -64,7 +64,7 @@ from iriscw.freeze.effects import (
     Unpin,
     Wake,
 )
-from iriscw.freeze.gates import FREEZE_GATES, TREE_GATES, first_shut, hook_trouble, image_bytes
+from iriscw.freeze.gates import FREEZE_GATES, TREE_GATES, first_shut, image_bytes, plan_trouble
 from iriscw.freeze.messages import Again, CancelOperation, FreezeTree, OperationChanged, OperationEnded, Recover
 from iriscw.freeze.model import (
     CudaTask,
@@ -287,7 +287,7 @@ def accept(freeze: Freeze, message: FreezeTree, ctx: Context) -> Returned:
     """Look at the target, once."""
     if freeze.phase is not Phase.NEW:
         return None
-    if trouble := hook_trouble(message.plan.hook):  # before a record of it: a secret in it would stand there
+    if trouble := plan_trouble(message.plan):  # before a record of it: a secret in it would stand there
         return (Emit(OperationEnded(message.plan.operation, Outcome.UNDONE, "UnsafeRequest", trouble)),)
     records = (FreezeAccepted(message.plan, ctx.wall),)
     changed = Emit(OperationChanged(message.plan.operation, Phase.LOOKING))

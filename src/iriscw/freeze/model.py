@@ -383,6 +383,8 @@ class FreezePlan:
     labels: tuple[tuple[str, str], ...] = ()
     guard: str = ""
     """Where the root is a supervisor of iriscw: the folder of its program, absolute. Empty: it is looked for."""
+    carries_folder: bool = False
+    """That folder becomes a part of the artifact. Not together with ``leave_running``, nor for a container."""
     container: Container | None = None
     """The root is the first process of this container, and its runtime dumps it."""
 
@@ -455,9 +457,8 @@ class FrozenTree:
     """What it was a container of, if its runtime dumped it: only a runtime brings it back."""
     files: tuple[OpenFile, ...] = ()
     namespaces: tuple[tuple[str, int], ...] = ()
-    """See :class:`ProcessTree`."""
     group: str = ""
-    """Likewise."""
+    """See :class:`ProcessTree`, for the namespaces, too."""
 
     @property
     def used_gpus(self) -> tuple[str, ...]:
@@ -630,8 +631,7 @@ class CudaRefused(OperationError):
 
     def __init__(self, text: str, code: int = 0) -> None:
         super().__init__(text)
-        self.code = code
-        """CUDA's number: 304 operating system, 401 illegal state, 801 not supported."""
+        self.code = code  # CUDA's number: 304 operating system, 401 illegal state, 801 not supported
 
 
 class CudaNoMemory(CudaRefused):

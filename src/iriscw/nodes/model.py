@@ -219,6 +219,8 @@ class FreezeOrder:
     """Established connections are given up. Not together with ``tcp_established``."""
     guard: str = ""
     """The folder of the attempt, absolute: the process has to be its supervisor, and has a say in each thaw."""
+    carries_folder: bool = False
+    """That folder becomes a part of the checkpoint. Only with a ``guard``, and not together with ``leave_running``."""
 
 
 @attrs.frozen

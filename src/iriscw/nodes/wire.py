@@ -340,6 +340,7 @@ def _order(order: Order) -> v1.AgentOrder:
                 tcp_established=freeze.tcp_established,
                 tcp_close=freeze.tcp_close,
                 guard=freeze.guard,
+                carries_folder=freeze.carries_folder,
                 labels=dict(freeze.labels),
             ),
             boot_id=freeze.boot_id,
@@ -390,6 +391,7 @@ def _read_order(message: v1.AgentOrder) -> Order | None:
             pid_namespace=given.pid_namespace,
             tcp_close=asked.tcp_close,
             guard=asked.guard,
+            carries_folder=asked.carries_folder,
         )
         return Order(message.operation_id, freeze=freeze)
     if message.thaw is not None:

@@ -261,6 +261,7 @@ class ControllerLink:
             lock_within_ns=DEFAULT_LOCK_MS * MILLISECOND,
             labels=order.labels,
             guard=order.guard,
+            carries_folder=order.carries_folder,
         )
 
     async def _check_guard(self, folder: str, root: TaskIdentity) -> None:

@@ -2614,6 +2614,12 @@ class FreezeRequest(betterproto2.Message):
     Empty: it is looked for.
     """
 
+    carries_folder: "bool" = betterproto2.field(14, betterproto2.TYPE_BOOL)
+    """
+    That folder becomes a part of the checkpoint, so that it can be thawed on another node. Not together with
+    leave_running: what runs on would change it meanwhile.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "FreezeRequest", FreezeRequest)
 
