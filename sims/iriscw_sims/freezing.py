@@ -25,6 +25,8 @@ from iriscw.jobs.suspension.effects import (
     FreezeAttempt,
     Frozen,
     FrozenAttempt,
+    StoreCheckpoint,
+    StoredCheckpoint,
     ThawAttempt,
     Thawed,
     ThawedAttempt,

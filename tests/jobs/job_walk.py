@@ -7,6 +7,8 @@ that allow it the job's actor dies between any two steps, and the next one begin
 
 from __future__ import annotations
 
+from functools import partial
+
 from jobs_world import job_context
 
 from iriscw.jobs.job.decisions import JobDecisions
@@ -38,6 +40,8 @@ from iriscw.jobs.suspension.effects import (
     FreezeAttempt,
     Frozen,
     FrozenAttempt,
+    StoreCheckpoint,
+    StoredCheckpoint,
     ThawAttempt,
     Thawed,
     ThawedAttempt,
@@ -86,6 +90,7 @@ ANSWERS = {
         ThawedAttempt(Thawed.REFUSED),
         OSError("no agent"),
     ),
+    StoreCheckpoint: (StoredCheckpoint("s3://c"), StoredCheckpoint(reason="no"), OSError("no agent")),
     DropCheckpoint: (None, OSError("no agent")),
 }
 """What may become of what agents are asked for."""
@@ -401,6 +406,8 @@ class Walk:
         """Yield what may come next of suspending and resuming."""
         for index in range(self.ledger.spec.replicas):
             yield f"suspend {index}", lambda index=index: self.ask(SuspendTask, index)
+            store = partial(SuspendTask, store=True)
+            yield f"suspend {index} to store it", lambda index=index, store=store: self.ask(store, index)
             yield f"resume {index}", lambda index=index: self.ask(ResumeTask, index)
             yield f"resume {index} again", lambda index=index: self.ask(ResumeTask, index, "same")
         for uid in self.returns:

@@ -20,8 +20,10 @@ from iriscw.jobs.suspension.records import (
     AttemptDeserted,
     AttemptGivenUp,
     AttemptResumed,
+    AttemptStored,
     AttemptSuspended,
     AttemptUnplaced,
+    StoreFailed,
     SuspensionUndone,
     ThawRefused,
     ThawUndone,
@@ -30,9 +32,22 @@ from iriscw.runtime.vocabulary import SECOND
 
 SEEDS = range(160)
 THAW_ENDS = (ThawUndone, ThawRefused, AttemptUnplaced)
+STORE_ENDS = (AttemptStored, StoreFailed)
 STEPS = 60
 PENDING = TaskState.PENDING
-MOVING = ("suspend", "resume", "returns", "says", "('freeze'", "('thaw'", "('drop'", "RUNNING", "still", "place")
+MOVING = (
+    "suspend",
+    "resume",
+    "returns",
+    "says",
+    "('freeze'",
+    "('thaw'",
+    "('store'",
+    "('drop'",
+    "RUNNING",
+    "still",
+    "place",
+)
 """Words in the names of events that have to do with suspending."""
 
 
@@ -98,7 +113,15 @@ def test_any_history():
         assert (ledger.live, ledger.away, ledger.moves, ledger.drops) == ({}, {}, {}, {})
         assert (walk.room, walk.returns, walk.orders, walk.calls) == ({}, {}, {}, {})
         assert not {key for key in walk.clocks if key[0] in ("move", "thaw")}
-    for kind in (AttemptSuspended, AttemptResumed, SuspensionUndone, AttemptGivenUp, AttemptDeserted, *THAW_ENDS):
+    for kind in (
+        AttemptSuspended,
+        AttemptResumed,
+        SuspensionUndone,
+        AttemptGivenUp,
+        AttemptDeserted,
+        *THAW_ENDS,
+        *STORE_ENDS,
+    ):
         assert stages[kind] > 0, kind
 
 
@@ -132,6 +155,8 @@ def is_waited_for(walk):
         stopped = stop_for(ledger, latest_attempt(ledger, index)) is not None
         if move.stage in (*SUSPENDING, Stage.RESUMING):
             assert ("move", uid) in walk.clocks or stopped
+        if move.storing:
+            assert ("store", index, uid) in walk.calls or stopped
         if move.stage is Stage.FREEZING and not stopped:
             assert ("freeze", index, uid) in walk.calls
         if move.stage is Stage.RESUMING and move.returning and not (stopped or walk.late() or walk.full):

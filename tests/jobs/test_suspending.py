@@ -17,6 +17,8 @@ from iriscw.jobs.suspension.effects import (
     FreezeAttempt,
     Frozen,
     FrozenAttempt,
+    StoreCheckpoint,
+    StoredCheckpoint,
     ThawAttempt,
     Thawed,
     ThawedAttempt,
@@ -401,6 +403,89 @@ def test_a_machine_that_does_not_take_it():
     assert (bench.row.uid, bench.phase) == (uid, Suspension.NONE)
     assert len(bench.world.bodies.leaves) == 5
     bench.drop()
+
+
+URL = "s3://checkpoints/a"
+
+
+def stored(bench):
+    """Have the task suspended to the repository; give what was asked of the agent."""
+    bench.ask(SuspendTask(0, "s", store=True))
+    assert bench.freeze().carries_folder
+    assert (bench.row.suspension.phase, bench.row.suspension.storing) == (Suspension.SUSPENDED, True)
+    operation = bench.effect(StoreCheckpoint)
+    operation.complete(StoredCheckpoint(URL))
+    bench.sim.advance(1)
+    assert (bench.row.suspension.node, bench.row.suspension.repository) == ("", URL)
+    return operation.effect
+
+
+def test_it_goes_on_on_another_node():
+    """On any that has the repository with its checkpoint, as long as its agent is there: its folder comes with it, and
+    others reach it elsewhere. What is left is removed where it was brought.
+    """
+    bench = Bench(workers=1)
+    effect = stored(bench)
+    assert effect.node == "node"
+    bench.lose("slice-0-0")
+    bench.world.add(worker_info(5, cpus=1, node="apart"), worker_info(6, cpus=1, node="b"))
+    bench.world.share(node=URL, apart="s3://other")
+    bench.ask(ResumeTask(0, "r"))
+    bench.sim.advance(30)
+    assert f"room on a machine that has {URL}" in bench.row.reason
+    bench.world.share(apart="s3://other", b=URL)
+    bench.sim.advance(1)
+    assert (bench.row.worker_id, bench.row.suspension.node) == ("slice-6-6", "b")
+    order = bench.world.workers["slice-6-6"].granted
+    assert (order.resumption.carried_by, order.resumption.host) == (effect.checkpoint, "")
+    assert bench.thaw().node == "b"
+    assert bench.phase is Suspension.NONE
+    drop = bench.drop()
+    assert (drop.repository, drop.tried) == (URL, ("b",))
+    bench.suspend("again")
+    assert (bench.row.suspension.node, bench.row.suspension.repository) == ("node", "")
+
+
+def test_a_node_that_does_not_take_it_is_followed_by_another():
+    """At once: only that one is not tried for a while. All that were tried may have copies."""
+    bench = Bench(workers=1)
+    stored(bench)
+    bench.lose("slice-0-0")
+    bench.world.add(worker_info(5, cpus=1, node="b"), worker_info(6, cpus=1, node="c"))
+    bench.world.share(b=URL, c=URL)
+    bench.ask(ResumeTask(0, "r"))
+    first = bench.thaw(Thawed.REFUSED).node
+    second = bench.thaw().node
+    assert {first, second} == {"b", "c"}
+    assert bench.drop().tried == (first, second)
+
+
+@pytest.mark.parametrize("ended", [StoredCheckpoint(reason="NoRoom: full"), SuspensionRefused("no agent")])
+def test_what_cannot_be_stored_stays_where_it_is(ended):
+    """And it says why. What is to go on waits for the end of that; its worker is one of its own machine then."""
+    bench = Bench()
+    bench.ask(SuspendTask(0, "s", store=True))
+    bench.freeze()
+    bench.ask(ResumeTask(0, "r"))
+    bench.sim.advance(5)
+    assert "goes on after that" in bench.row.reason
+    bench.sim.crash()
+    bench.sim.restart()
+    for worker in bench.world.workers.values():
+        worker.connected, worker.handle = False, None
+        bench.sim.tell("/jobs/scheduler", WorkerReady(worker.info))
+        bench.world.reconnect(worker.info.worker_id)
+    bench.sim.advance(40)
+    operations = [each for each in bench.world.freezes if isinstance(each.effect, StoreCheckpoint)]
+    assert len({each.effect.key for each in operations}) == 1
+    if isinstance(ended, Exception):
+        operations[-1].fail(ended)
+    else:
+        operations[-1].complete(ended)
+    bench.sim.advance(1)
+    bench.world.freezes[:] = [each for each in bench.world.freezes if each not in operations]
+    assert bench.thaw().node == "node"
+    assert bench.phase is Suspension.NONE
 
 
 def test_a_grant_that_was_taken_before_it_could_be_given_back():

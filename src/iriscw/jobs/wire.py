@@ -226,6 +226,8 @@ def task_suspension(view: SuspensionView) -> v1.TaskSuspension:
         node=view.node,
         reason=view.reason,
         since_ms=_ms(view.since_wall_ns),
+        repository=view.repository,
+        storing=view.storing,
     )
 
 
@@ -461,6 +463,7 @@ def _resumption(given: Resumption) -> v1.Resumption:
         ports=dict(given.ports),
         gpus=list(given.gpus),
         host=given.host,
+        carried_by=given.carried_by,
     )
 
 
@@ -494,6 +497,7 @@ def read_resumption(message: v1.Resumption) -> Resumption:
         ports=tuple(sorted(message.ports.items())),
         gpus=tuple(message.gpus),
         host=message.host,
+        carried_by=message.carried_by,
     )
 
 

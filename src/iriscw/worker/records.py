@@ -121,6 +121,7 @@ class AttemptGranted:
     paused_ns: int
     ports: tuple[tuple[str, int], ...]
     host: str = ""
+    carried_by: str = ""
 
 
 @record("worker.attempt_returning")

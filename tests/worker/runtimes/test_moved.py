@@ -3,7 +3,9 @@
 No CRIU is needed: an attempt whose supervisor was killed leaves what a frozen one does.
 """
 
+import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -183,6 +185,66 @@ async def test_it_is_waited_for(workers) -> None:
     late = await new.revoke("a1", "g1")
     assert late is not None
     await other.stop(0)
+    watch.close()
+
+
+def comes(packed: Path, folder: Path, checkpoint: str, operation: str) -> None:
+    """Put a copy of a folder in its place, as a thaw does: nobody's, and without a grant."""
+    new = folder.parent / ".coming"
+    shutil.copytree(packed, new, symlinks=True)
+    (new / "carried.json").write_text(json.dumps({"checkpoint": checkpoint, "operation": operation}))
+    (new / "let-go").touch()
+    new.rename(folder)
+
+
+async def until(true) -> None:
+    """Wait for something that a file says."""
+    while not true():  # noqa: ASYNC110 - the test may look
+        await anyio.sleep(0.01)
+
+
+async def test_a_folder_that_comes_with_its_checkpoint_is_granted_when_it_is_there(workers, tmp_path: Path) -> None:
+    """Each time it comes, until it runs, and only that of this checkpoint; never once the grant was taken back."""
+    watch = FileWatch()
+    old, new = workers("a"), attrs.evolve(workers("b"), watch=watch)
+    folder, packed = await frozen(old), tmp_path / "packed"
+    shutil.copytree(folder, packed, symlinks=True)
+    other = await old.start(AttemptSpec(facts("a2"), argv=("sleep", "600")))
+    assert await new.permit("a1", folder, "g1", WHERE, "ck-1") is None  # another state of it is there
+    found = []
+
+    async def wait(uid: str, grant: str) -> None:
+        found.append(await new.thawed(uid, grant))
+
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch.serve)
+            tasks.start_soon(wait, "a1", "g1")
+            await anyio.wait_all_tasks_blocked()
+            assert standing_of(folder, "g1") is GrantStanding.NONE
+            shutil.rmtree(folder)
+            comes(packed, folder, "ck-1", "th-1")
+            await until(lambda: standing_of(folder, "g1") is GrantStanding.OFFERED)
+            shutil.rmtree(folder)  # that thaw failed
+            comes(packed, folder, "ck-1", "th-2")
+            await until(lambda: standing_of(folder, "g1") is GrantStanding.OFFERED)
+            (folder / "grant.json").rename(folder / "grant.json.taken")
+            (folder / "new").write_bytes((other.folder.path / "identity.json").read_bytes())
+            (folder / "new").rename(folder / "identity.json")
+            await until(lambda: found)
+            assert found[0].supervised.supervisor == other.supervised.supervisor
+            assert owner_of(folder) == "b/1"
+            assert await new.revoke("a1", "g1") is not None
+            await other.stop(0)
+            shutil.rmtree(folder)
+            assert await new.permit("a1", folder, "g2", WHERE, "ck-1") is None
+            tasks.start_soon(wait, "a1", "g2")
+            await anyio.wait_all_tasks_blocked()
+            assert await new.revoke("a1", "g2") is None
+            comes(packed, folder, "ck-1", "th-3")
+            assert await new.permit("a1", folder, "g3", WHERE, "ck-1") is not None  # it is there already
+            assert (standing_of(folder, "g2"), standing_of(folder, "g3")) == (GrantStanding.NONE, GrantStanding.OFFERED)
+            tasks.cancel_scope.cancel()
     watch.close()
 
 

@@ -428,7 +428,9 @@ def _move_kept(ledger: JobLedger, record: SuspensionKept) -> None:
 
 
 def _drop_kept(ledger: JobLedger, record: CheckpointDue) -> None:
-    ledger.drops[record.key] = DropCheckpoint(record.key, record.checkpoint, record.node, record.returns)
+    ledger.drops[record.key] = DropCheckpoint(
+        record.key, record.checkpoint, record.node, record.returns, record.repository, record.tried
+    )
 
 
 def _settled(ledger: JobLedger, record: LogsSettled) -> None:
@@ -550,7 +552,7 @@ def compact(ledger: JobLedger) -> Iterable[Any]:
         if move is not None:
             yield keep(index, move)
     for drop in ledger.drops.values():
-        yield CheckpointDue(drop.key, drop.checkpoint, drop.node, drop.returns)
+        yield CheckpointDue(drop.key, drop.checkpoint, drop.node, drop.returns, drop.repository, drop.tried)
     for uid, index in ledger.earlier.items():
         earlier = next(each for each in ledger.tasks[index].earlier if each.uid == uid)
         yield _keep_earlier(index, earlier)

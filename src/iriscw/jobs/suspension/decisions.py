@@ -15,6 +15,9 @@ FREEZING    its worker is gone for good                          what became of 
                                                                  SUSPENDED if its folder was told, all else lost
 FROZEN      its worker says SUSPENDED                            SUSPENDED; its worker may forget it
 FROZEN      its worker is gone for good                          SUSPENDED if its folder was told, else lost
+SUSPENDED   it is to be stored                                   its agent moves the checkpoint to the repository
+SUSPENDED   that has it                                          any worker of a machine with that repository is one
+                                                                 *there*; not stored: those of its machine, as before
 SUSPENDED   it is to go on, and a worker there has room          RESUMING under a new grant; the worker is told
 RESUMING    its worker says RESUMING and tells the folder        a thaw is ordered
 RESUMING    its worker says that it runs                         RUNS; its checkpoint is removed
@@ -62,7 +65,16 @@ from iriscw.jobs.messages import AttemptsOver, RunAttempts, StopAttempts
 from iriscw.jobs.model import TASK_TERMINAL, Attempt, AttemptEnd, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.settings import JobSettings
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
-from iriscw.jobs.suspension.effects import FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed, ThawedAttempt
+from iriscw.jobs.suspension.effects import (
+    FreezeAttempt,
+    Frozen,
+    FrozenAttempt,
+    StoreCheckpoint,
+    StoredCheckpoint,
+    ThawAttempt,
+    Thawed,
+    ThawedAttempt,
+)
 from iriscw.jobs.suspension.messages import (
     CheckpointLeft,
     ContinueAttempts,
@@ -87,7 +99,9 @@ from iriscw.jobs.suspension.moves import (
     drop_of,
     freeze_key,
     grant_of,
+    store_key,
     thaw_key,
+    thawed_on,
     times_doubted,
     view_of,
     waiting_for,
@@ -100,12 +114,14 @@ from iriscw.jobs.suspension.records import (
     AttemptGivenUp,
     AttemptResumed,
     AttemptResuming,
+    AttemptStored,
     AttemptSuspended,
     AttemptThawing,
     AttemptUnplaced,
     AttemptVacated,
     CheckpointDropped,
     ResumptionWanted,
+    StoreFailed,
     SuspensionAsked,
     SuspensionUndone,
     ThawRefused,
@@ -177,7 +193,9 @@ class SuspendDecisions:
         error = _not_now(ledger, attempt, move)
         if error is not None:
             return (Refuse(error),)
-        asked = SuspensionAsked(index, uid, message.key, message.tier, message.force, message.labels, ctx.wall)
+        asked = SuspensionAsked(
+            index, uid, message.key, message.tier, message.force, message.labels, ctx.wall, message.store
+        )
         ends = Ends()
         then = step(ledger, index, uid, ends, ctx, asked)
         tell = Tell(link_of(ctx, attempt.worker_id), SuspendAttempts(attempt.incarnation, (uid,)))
@@ -277,6 +295,8 @@ class SuspendDecisions:
         if not move.away:
             ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
         ends.commands.append(CancelTimer(("move", uid)))
+        if then.storing:
+            ends.commands.append(_store(index, uid, then))
         ends.waiting += _place(ledger, index, uid, then, ctx)
 
     def _unplaced(self, ledger: JobLedger, index: int, uid: str, move: Move, ends: Ends, ctx: Context) -> None:
@@ -284,9 +304,10 @@ class SuspendDecisions:
         attempt = latest_attempt(ledger, index)
         if stop_for(ledger, attempt) is not None:
             return  # its worker has the last word
-        doubt_ns = self.settings.doubt_ns << min(times_doubted(move, move.node), MAX_DOUBLINGS)
+        node = thawed_on(move)
+        doubt_ns = self.settings.doubt_ns << min(times_doubted(move, node), MAX_DOUBLINGS)
         until = ctx.wall + min(doubt_ns, self.settings.longest_doubt_ns)
-        then = step(ledger, index, uid, ends, ctx, AttemptUnplaced(index, uid, move.node, until, ctx.wall))
+        then = step(ledger, index, uid, ends, ctx, AttemptUnplaced(index, uid, node, until, ctx.wall))
         ends.uids.append(uid)
         ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
         ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
@@ -380,6 +401,7 @@ class SuspendDecisions:
             force=move.force,
             labels=move.labels,
             gpus=attempt.gpus,
+            carries_folder=move.store,
         )
         return Run(("freeze", index, uid), effect)
 
@@ -390,6 +412,8 @@ class SuspendDecisions:
                 return self._freeze_ended(ledger, message.key, message.value, ctx)
             case ThawedAttempt(outcome=outcome, reason=reason):
                 return self._thaw_ended(ledger, message.key, outcome, reason, ctx)
+            case StoredCheckpoint():
+                return self._store_ended(ledger, message.key, message.value, ctx)
         return Decision(records=(CheckpointDropped(message.effect.key),))
 
     def failed(self, ledger: JobLedger, message: Failed, ctx: Context) -> Outcome:
@@ -400,6 +424,8 @@ class SuspendDecisions:
                 return self._freeze_ended(ledger, message.key, FrozenAttempt(Frozen.UNDONE, reason=reason), ctx)
             case ThawAttempt():
                 return self._thaw_ended(ledger, message.key, Thawed.UNDONE, reason, ctx)
+            case StoreCheckpoint():
+                return self._store_ended(ledger, message.key, StoredCheckpoint(reason=reason), ctx)
         drop = message.effect
         left = CheckpointLeft(ledger.job_id, drop.key, drop.checkpoint, drop.node, reason, ctx.wall)
         return Decision(records=(CheckpointDropped(drop.key, reason),), commands=(Emit(left),))
@@ -438,6 +464,26 @@ class SuspendDecisions:
             go_on = ContinueAttempts(attempt.incarnation, (uid,))
             ends.commands.append(Tell(link_of(ctx, attempt.worker_id), go_on))
 
+    # Storing
+
+    def _store_ended(self, ledger: JobLedger, key: Any, value: StoredCheckpoint, ctx: Context) -> Outcome:
+        """Its checkpoint lies in the repository, or where it was; from there it may go on."""
+        _, index, uid = key
+        move = ledger.moves.get(uid)
+        if move is None or not move.storing or uid not in ledger.away:
+            return None
+        ends = Ends()
+        reason = f"it was not stored: {value.reason}"[:MAX_REASON_CHARS]
+        ended = (
+            AttemptStored(index, uid, value.repository, ctx.wall)
+            if value.repository
+            else StoreFailed(index, uid, reason, ctx.wall)
+        )
+        then = step(ledger, index, uid, ends, ctx, ended)
+        if ledger.open:
+            ends.waiting += _place(ledger, index, uid, then, ctx)
+        return conclude(ledger, ends, ctx)
+
     # Going on
 
     def placed(self, ledger: JobLedger, message: SuspendedPlaced, ctx: Context) -> Outcome:
@@ -449,7 +495,7 @@ class SuspendDecisions:
         attempt = latest_attempt(ledger, index)
         ends = Ends()
         grant = grant_of(uid, move)
-        named = AttemptResuming(index, uid, message.worker_id, message.incarnation, grant, ctx.wall)
+        named = AttemptResuming(index, uid, message.worker_id, message.incarnation, grant, ctx.wall, message.node)
         then = step(ledger, index, uid, ends, ctx, named)
         order = run_order(ledger, index, uid, attempt.number, None, then)
         tell = Tell(link_of(ctx, message.worker_id), RunAttempts(message.incarnation, (order,)))
@@ -457,7 +503,8 @@ class SuspendDecisions:
         return Decision(records=tuple(ends.records), commands=commands)
 
     def _thaw(self, index: int, uid: str, move: Move) -> Command:
-        return Run(("thaw", index, uid), ThawAttempt(thaw_key(uid, move), uid, move.checkpoint, move.node, move.gpus))
+        effect = ThawAttempt(thaw_key(uid, move), uid, move.checkpoint, thawed_on(move), move.gpus)
+        return Run(("thaw", index, uid), effect)
 
     def _thaw_ended(self, ledger: JobLedger, key: Any, outcome: Thawed, reason: str, ctx: Context) -> Outcome:
         """Try again in a while, or give it up. That it is back its worker says."""
@@ -472,8 +519,8 @@ class SuspendDecisions:
         ends = Ends()
         reason = reason[:MAX_REASON_CHARS] or f"the thaw is {outcome.value}"
         if outcome is Thawed.REFUSED:
-            attempt, said = latest_attempt(ledger, index), f"{move.node} did not take it: {reason}"[:MAX_REASON_CHARS]
-            step(ledger, index, uid, ends, ctx, ThawRefused(index, uid, said, ctx.wall))
+            attempt, said = latest_attempt(ledger, index), f"{thawed_on(move)} did not take it: {reason}"
+            step(ledger, index, uid, ends, ctx, ThawRefused(index, uid, said[:MAX_REASON_CHARS], ctx.wall))
             withdraw = WithdrawGrants(attempt.incarnation, (uid,))
             ends.commands.append(Tell(link_of(ctx, attempt.worker_id), withdraw))
             return conclude(ledger, ends, ctx)
@@ -556,8 +603,16 @@ class SuspendDecisions:
             yield self._freeze(ledger, index, uid, move)
         elif move.stage is Stage.RESUMING and move.thawing and not move.returning:
             yield self._thaw(index, uid, move)
+        elif move.storing:
+            yield _store(index, uid, move)
         elif waits_for_worker(move):  # the scheduler asks for what waits; the clocks are ours
             yield from _tried_again(index, uid, move, ctx)
+
+
+def _store(index: int, uid: str, move: Move) -> Command:
+    """Have its checkpoint come to the repository."""
+    effect = StoreCheckpoint(store_key(freeze_key(uid, move)), uid, move.checkpoint, move.node)
+    return Run(("store", index, uid), effect)
 
 
 def _place(ledger: JobLedger, index: int, uid: str, move: Move, ctx: Context) -> Iterator[Command]:

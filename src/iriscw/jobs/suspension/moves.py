@@ -22,11 +22,13 @@ from iriscw.jobs.suspension.records import (
     AttemptGivenUp,
     AttemptResumed,
     AttemptResuming,
+    AttemptStored,
     AttemptSuspended,
     AttemptThawing,
     AttemptUnplaced,
     AttemptVacated,
     ResumptionWanted,
+    StoreFailed,
     SuspensionAsked,
     SuspensionKept,
     SuspensionUndone,
@@ -38,6 +40,7 @@ THAWS = 3
 """Tries to bring an attempt back before it is given up."""
 
 _SUSPEND = "suspend-"
+_STORE = "store-"
 _RESUME = "resume-"
 
 
@@ -91,11 +94,24 @@ class Move:
     """How often in this suspension it was SUSPENDED again because a machine did not take it."""
     doubts: tuple[tuple[str, int, int], ...] = ()
     """Machines that did not take it in this suspension: which, how often, and until when they are not to be tried."""
+    store: bool = False
+    """Whether its checkpoint is to come to the repository."""
+    storing: bool = False
+    """Whether it is on its way there."""
+    repository: str = ""
+    """The URL of the repository that has it, and that no machine has it."""
+    at: str = ""
+    """The machine on which it is brought back, or was last; empty: the one that has the checkpoint."""
 
 
 def freeze_key(uid: str, move: Move) -> str:
     """Name a suspension, for ever: by its attempt, and how many that had before."""
     return f"{_SUSPEND}{uid}-{move.number}"
+
+
+def store_key(freeze: str) -> str:
+    """Name the move to the repository of what the suspension called ``freeze`` (:func:`freeze_key`) made."""
+    return _STORE + freeze.removeprefix(_SUSPEND)
 
 
 def thaw_key(uid: str, move: Move) -> str:
@@ -124,7 +140,10 @@ def drop_of(uid: str, move: Move | None) -> DropCheckpoint | None:
     """Say what is to be removed when an attempt ends, or runs again; None: nothing."""
     if move is None or move.stage not in MARKED:
         return None
-    return DropCheckpoint(freeze_key(uid, move), move.checkpoint, move.node, move.returns)
+    tried = dict.fromkeys((*(node for node, _, _ in move.doubts), *((move.at,) if move.at else ())))
+    return DropCheckpoint(
+        freeze_key(uid, move), move.checkpoint, move.node, move.returns, move.repository, tuple(tried)
+    )
 
 
 def log_end_unknown(move: Move, seen: Observation) -> bool:
@@ -145,19 +164,32 @@ def resumption_of(move: Move, gpus: tuple[str, ...]) -> Resumption | None:
     """
     if not move.grant:
         return None
+    elsewhere = bool(move.repository)  # then it is reached otherwise, and its folder comes with the checkpoint
     return Resumption(
-        move.grant, move.folder, move.process_started_wall_ns, move.paused_ns, move.ports, gpus, move.host
+        move.grant,
+        move.folder,
+        move.process_started_wall_ns,
+        move.paused_ns,
+        move.ports,
+        gpus,
+        "" if elsewhere else move.host,
+        carried_by=move.checkpoint if elsewhere else "",
     )
 
 
 def waits_for_worker(move: Move) -> bool:
     """Tell whether a worker is wanted for it."""
-    return move.stage is Stage.SUSPENDED and move.wanted
+    return move.stage is Stage.SUSPENDED and move.wanted and not move.storing
+
+
+def thawed_on(move: Move) -> str:
+    """Return the machine on which it is brought back."""
+    return move.at or move.node
 
 
 def waiting_for(uid: str, index: int, move: Move, wall_ns: int) -> SuspendedAttempt:
     """Say what a worker is wanted for, as of this moment."""
-    return SuspendedAttempt(uid, index, move.node, doubted(move, wall_ns))
+    return SuspendedAttempt(uid, index, move.node, doubted(move, wall_ns), move.repository)
 
 
 def doubted(move: Move, wall_ns: int) -> tuple[str, ...]:
@@ -178,11 +210,19 @@ def view_of(index: int, uid: str, move: Move) -> SuspensionView:
         phase=TOLD[move.stage],
         key=move.key,
         checkpoint=move.checkpoint,
-        node=move.node,
+        node=_lies_on(move),
         reason=_sentence(move),
         since_wall_ns=move.since_wall_ns,
         resuming=move.wanted,
+        repository=move.repository,
+        storing=move.storing,
     )
+
+
+def _lies_on(move: Move) -> str:
+    if move.stage is Stage.RESUMING:
+        return thawed_on(move)
+    return "" if move.repository else move.node
 
 
 def left(before: Move | None, then: Move | None, wall_ns: int) -> PhaseOver | None:
@@ -218,9 +258,14 @@ def _sentence(move: Move) -> str:
             return f"{move.reason}; nobody has said yet what became of its freeze"
         case Stage.FROZEN:
             return "it is frozen, and its worker has not said so yet"
+        case Stage.SUSPENDED if move.storing:
+            return "its checkpoint is on its way to the repository" + ("; it goes on after that" if move.wanted else "")
         case Stage.SUSPENDED if move.wanted:
-            waits = f"waits for a worker with room on {move.node}"
+            where = f"a machine that has {move.repository}" if move.repository else move.node
+            waits = f"waits for a worker with room on {where}"
             return f"{waits}; {move.reason}" if move.reason else waits
+        case Stage.SUSPENDED:
+            return move.reason
         case Stage.RESUMING if move.returning:
             return f"{move.reason}; its worker gives it back"
         case Stage.RESUMING if move.tries:
@@ -247,6 +292,7 @@ def _asked(move: Move, record: SuspensionAsked) -> Move:
         tier=record.tier,
         force=record.force,
         labels=record.labels,
+        store=record.store,
         folder=move.folder,
         ports=move.ports,
         host=move.host,
@@ -290,7 +336,23 @@ def _deserted(move: Move, record: AttemptDeserted) -> Move:
 
 def _suspended(move: Move, record: AttemptSuspended) -> Move:
     wall_ns = record.wall_ns
-    return attrs.evolve(move, stage=Stage.SUSPENDED, away=True, reason="", grant="", suspended_wall_ns=wall_ns)
+    return attrs.evolve(
+        move,
+        stage=Stage.SUSPENDED,
+        away=True,
+        reason="",
+        grant="",
+        suspended_wall_ns=wall_ns,
+        storing=move.store,
+    )
+
+
+def _stored(move: Move, record: AttemptStored) -> Move:
+    return attrs.evolve(move, storing=False, repository=record.repository)
+
+
+def _store_failed(move: Move, record: StoreFailed) -> Move:
+    return attrs.evolve(move, storing=False, reason=record.reason)
 
 
 def _undone(move: Move, record: SuspensionUndone) -> Move:
@@ -310,6 +372,7 @@ def _resuming(move: Move, record: AttemptResuming) -> Move:
         grant=record.grant,
         gpus=(),
         thawing=False,
+        at=record.node,
         reason="",
         tries=0,
         paused_ns=_paused_until(move, record.wall_ns),
@@ -356,6 +419,8 @@ def _resumed(move: Move, record: AttemptResumed) -> Move:
         returning=False,
         returns=0,
         doubts=(),
+        repository="",
+        at="",
         vacated=False,
         checkpoint="",
         node="",
@@ -385,6 +450,8 @@ _APPLY: Mapping[type, Callable[[Move, Any], Move]] = {
     ThawUndone: _thaw_undone,
     ThawRefused: _refused,
     AttemptUnplaced: _unplaced,
+    AttemptStored: _stored,
+    StoreFailed: _store_failed,
     AttemptResumed: _resumed,
     AttemptGivenUp: _given_up,
 }

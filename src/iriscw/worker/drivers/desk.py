@@ -247,11 +247,12 @@ class AttemptDesk:
         """
         place = self._place
         gpus, indices = self._divided(effect.gpus)
-        # Its machine is the same, and so is the address at which it listens.
+        # Where its machine is the same, so is the address at which it listens.
         host = effect.host or place.advertise_host
         where = Whereabouts(place.worker_id, place.controller_address, host, gpus, indices)
-        running = await self._runtime.permit(effect.uid, Path(effect.folder), effect.grant, where)
-        self._hold(running)
+        running = await self._runtime.permit(effect.uid, Path(effect.folder), effect.grant, where, effect.carried_by)
+        if running is not None:
+            self._hold(running)
 
     async def await_thaw(self, effect: AwaitThaw) -> None:
         """Wait until it runs.

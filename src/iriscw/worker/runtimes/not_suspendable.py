@@ -10,7 +10,9 @@ from iriscw.worker.ports import ResumeRefused, RunningAttempt, Whereabouts
 class Unmoved:
     """The part of a :class:`~iriscw.worker.ports.TaskRuntime` that brings suspended attempts back."""
 
-    async def permit(self, uid: str, folder: Path, grant: str, where: Whereabouts) -> RunningAttempt:
+    async def permit(
+        self, uid: str, folder: Path, grant: str, where: Whereabouts, carried_by: str = ""
+    ) -> RunningAttempt:
         """Refuse it.
 
         Raises:

@@ -30,7 +30,7 @@ import anyio.to_thread
 import attrs
 
 from iriscw._errors import InvalidArgument
-from iriscw.files import make_private_folder, read_bounded, write_atomic
+from iriscw.files import decode_json, make_private_folder, read_bounded, write_atomic
 from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.environment import basic_environment
 from iriscw.processes.grants import (
@@ -74,6 +74,11 @@ from iriscw.worker.runtimes.input_checks import PROGRAM_DEFAULTS, argv_of, check
 from iriscw.worker.runtimes.workdir import UID as _UID, AttemptFolder, folders_below
 
 log = logging.getLogger(__name__)
+
+CARRIED = "carried.json"
+"""What whoever packs the folder of an attempt into a checkpoint, or puts it in its place, leaves in it."""
+
+MAX_MARK_BYTES = 4096
 
 MOVED = "moved"
 MAX_PATH_BYTES = 4096
@@ -121,6 +126,16 @@ class ProcessAttempt(FolderAttempt):
         return attrs.evolve(end, log_bytes=await anyio.to_thread.run_sync(self.folder.log_bytes))
 
 
+@attrs.frozen(eq=False)
+class ExpectedFolder:
+    """The folder of an attempt that comes with a checkpoint, and what it is granted then."""
+
+    folder: Path
+    grant: Grant
+    where: Whereabouts
+    checkpoint: str
+
+
 @attrs.frozen
 class ProcessRuntime:
     """Runs attempts as processes below ``root``; see :class:`~iriscw.worker.ports.TaskRuntime`.
@@ -137,6 +152,10 @@ class ProcessRuntime:
     """Who this is to other workers of the machine; without a name, or a lease, it takes over nothing."""
     watch: FileWatch | None = None
     """Tells that an attempt has come back; without it nobody waits for one."""
+    expected: dict[str, ExpectedFolder] = attrs.field(factory=dict, eq=False)
+    """Folders that come with their checkpoints, by uid."""
+    granting: anyio.Lock = attrs.field(factory=anyio.Lock, eq=False)
+    """Held while one is granted, or a grant is taken back."""
 
     async def start(self, spec: AttemptSpec) -> ProcessAttempt:
         """Start an attempt."""
@@ -217,15 +236,35 @@ class ProcessRuntime:
         except OSError as error:
             raise WorkerTrouble(f"the lease cannot be written: {error}") from error
 
-    async def permit(self, uid: str, folder: Path, grant: str, where: Whereabouts) -> ProcessAttempt:
-        """Take it over, and let it be brought back."""
+    async def permit(
+        self, uid: str, folder: Path, grant: str, where: Whereabouts, carried_by: str = ""
+    ) -> ProcessAttempt | None:
+        """Take it over, and let it be brought back: now, or when a thaw has put its folder in its place."""
         if self.lease is None or not self.owner:
             raise ResumeRefused("this worker has no lease by which an attempt could live")
         offered = Grant(grant, self.owner, self.lease.path)
+        self.expected.pop(uid, None)
         try:
+            if carried_by and await anyio.to_thread.run_sync(checkpoint_of, folder) != carried_by:
+                await anyio.to_thread.run_sync(self._expect, uid, folder)
+                self.expected[uid] = ExpectedFolder(folder, offered, where, carried_by)
+                return None
             return await anyio.to_thread.run_sync(self._permit, uid, folder, offered, where)
         except OSError as error:
             raise WorkerTrouble(f"{uid} cannot be let go on: {error}") from error
+
+    def _expect(self, uid: str, path: Path) -> None:
+        """Make a place for a folder that comes with its checkpoint, and note where that is."""
+        if not path.is_absolute() or path != AttemptFolder(path.parent, uid, self.one_log).path:
+            raise ResumeRefused(f"{path} is not a folder of the attempt {uid}")
+        make_private_folder(path.parent)
+        self._refer(uid, path)
+
+    def _refer(self, uid: str, path: Path) -> None:
+        """Write down where the files of an attempt are, before it is ours: so it is found again."""
+        if path.parent != self.root:
+            make_private_folder(self._references)
+            write_atomic(self._references / uid, os.fsencode(path))
 
     def _permit(self, uid: str, path: Path, offered: Grant, where: Whereabouts) -> ProcessAttempt:
         folder = AttemptFolder(path.parent, uid, self.one_log)
@@ -235,9 +274,7 @@ class ProcessRuntime:
             raise ResumeRefused(f"{path} is somebody else's")
         if self._at(folder).supervised.alive and standing_of(path, offered.id) is not GrantStanding.TAKEN:
             raise ResumeRefused(f"{uid} runs: whoever has it would lose it")
-        if path.parent != self.root:  # written down before it is ours, so that it is found again
-            make_private_folder(self._references)
-            write_atomic(self._references / uid, os.fsencode(path))
+        self._refer(uid, path)
         try:
             folder.moved(where)
         except ValueError as error:  # the program's own doing: it goes on without it
@@ -252,11 +289,53 @@ class ProcessRuntime:
 
     async def thawed(self, uid: str, grant: str) -> ProcessAttempt:
         """Wait until its supervisor has taken the grant and said who it is now."""
+        expected = self.expected.get(uid)
+        if expected is not None and self.watch is not None:
+            return await self._arrived(uid, expected, self.watch)
         folder = self._home(uid)
         if folder is None or self.watch is None:
             raise ResumeRefused(f"{uid} was never permitted to go on here")
+        return await self._taken(uid, folder, grant, self.watch)
+
+    async def _arrived(self, uid: str, expected: ExpectedFolder, watch: FileWatch) -> ProcessAttempt:
+        """Wait until its folder is there, grant it, and wait until it runs.
+
+        A thaw that failed has taken the folder away again, and the next one brings it anew: with a grant neither time,
+        so this one is given again.
+        """
+        came: list[ProcessAttempt] = []
+
+        async def taken(folder: AttemptFolder, over: anyio.CancelScope) -> None:
+            came.append(await self._taken(uid, folder, expected.grant.id, watch))
+            over.cancel()
+
         try:
-            with self.watch.watching(folder.path, arrivals=True) as arrivals:
+            with watch.watching(expected.folder.parent, arrivals=True) as arrivals:
+                while not came:
+                    arrivals.rearm()
+                    folder = await self._granted_on_arrival(uid, expected)
+                    async with anyio.create_task_group() as tasks:
+                        if folder is not None:
+                            tasks.start_soon(taken, folder, tasks.cancel_scope)
+                        await arrivals.wait()
+                        tasks.cancel_scope.cancel()
+        except OSError as error:
+            raise WorkerTrouble(f"nobody can tell whether the folder of {uid} is there: {error}") from error
+        return came[0]
+
+    async def _granted_on_arrival(self, uid: str, expected: ExpectedFolder) -> AttemptFolder | None:
+        """Grant it if its folder is there, and if that is still wanted; give the folder."""
+        async with self.granting:
+            if self.expected.get(uid) is not expected:
+                return None  # it was given back
+            if await anyio.to_thread.run_sync(checkpoint_of, expected.folder) != expected.checkpoint:
+                return None
+            await anyio.to_thread.run_sync(self._permit, uid, expected.folder, expected.grant, expected.where)
+            return self._home(uid)
+
+    async def _taken(self, uid: str, folder: AttemptFolder, grant: str, watch: FileWatch) -> ProcessAttempt:
+        try:
+            with watch.watching(folder.path, arrivals=True) as arrivals:
                 while True:
                     arrivals.rearm()
                     if await anyio.to_thread.run_sync(_came_back, folder.path, grant):
@@ -267,11 +346,13 @@ class ProcessRuntime:
 
     async def revoke(self, uid: str, grant: str) -> ProcessAttempt | None:
         """Take the grant back, unless its supervisor has it."""
-        folder = self._home(uid)
-        if folder is None:  # it never came to be offered
-            return None
+        self.expected.pop(uid, None)  # from here on no folder that comes gets it
         try:
-            standing = await anyio.to_thread.run_sync(withdraw, folder.path, grant)
+            async with self.granting:
+                folder = self._home(uid)
+                if folder is None:  # it never came to be offered
+                    return None
+                standing = await anyio.to_thread.run_sync(withdraw, folder.path, grant)
         except OSError as error:
             raise WorkerTrouble(f"the grant of {uid} cannot be taken back: {error}") from error
         return self._at(folder) if standing is GrantStanding.TAKEN else None
@@ -359,6 +440,22 @@ class ProcessRuntime:
             elif tidy:
                 folder.discard()
         return folders
+
+
+def checkpoint_of(folder: Path) -> str:
+    """Say which checkpoint the folder of an attempt was packed into, or came with; empty: none. Blocks.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    try:
+        found = decode_json(read_bounded(folder / CARRIED, MAX_MARK_BYTES, below=folder))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError):
+        return ""
+    match found:
+        case {"checkpoint": str(checkpoint)}:
+            return checkpoint
+    return ""
 
 
 def _came_back(folder: Path, grant: str) -> bool:

@@ -4129,6 +4129,12 @@ class Resumption(betterproto2.Message):
     As the worker that had it said; empty: not told.
     """
 
+    carried_by: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
+    """
+    The checkpoint that its folder is a part of: a thaw puts the folder in its place, and the grant is offered when it is
+    there. Empty: the folder is there.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "Resumption", Resumption)
 
@@ -4646,6 +4652,17 @@ class TaskSuspension(betterproto2.Message):
     since_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
     """
     Since when the phase is what it is.
+    """
+
+    repository: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
+    """
+    The URL of the repository that has it, once that has: any node with this repository can bring it back. Then no node is
+    named until it is brought back on one.
+    """
+
+    storing: "bool" = betterproto2.field(9, betterproto2.TYPE_BOOL)
+    """
+    Of one that is suspended: its checkpoint is on its way to the repository.
     """
 
 
