@@ -16,6 +16,7 @@ from freeze_world import (
     SimArtifacts,
     SimCriu,
     SimCuda,
+    SimFolders,
     SimGpus,
     SimHooks,
     SimProcesses,
@@ -107,7 +108,7 @@ class SimMachine(Machine):
         world = self.processes.world
         ports = (self.processes, self.criu, self.cuda, self.gpus, self.hooks)
         artifacts = Stepped(world, SimArtifacts(world, 1))
-        return Desk(*ports, artifacts, report, one_by_one)
+        return Desk(*ports, artifacts, report, one_by_one, Stepped(world, SimFolders(world, 1)))
 
 
 def machine_of(world, folders=()):

@@ -48,7 +48,7 @@ def test_golden_lines():
     lines = text(files=FILES[:1]).decode().splitlines()
     assert lines[1] == f'["checkpoint.file",1,{{"digest":"{"ab" * 32}","name":"b.img","size_bytes":5}}]'
     assert lines[0].startswith(
-        '["checkpoint.facts",1,{"algorithm":"sha256-8m","artifact":"op-1","frozen":{"container":null,"criu":'
+        '["checkpoint.facts",1,{"algorithm":"sha256-8m","artifact":"op-1","frozen":{"carried":null,"container":null,"criu":'
     )
     assert lines[2].startswith('["checkpoint.seal",1,{"digest":"')
 

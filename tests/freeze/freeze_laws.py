@@ -2,6 +2,7 @@
 
 from freeze_world import HOOK, Broken, World, expect, freeze, thaw
 
+from iriscw.freeze.carried import FolderDamaged, FolderInTheWay, FolderUnfit
 from iriscw.freeze.model import (
     ArtifactRefused,
     CriuFailed,
@@ -61,6 +62,10 @@ THAW_FAULTS = {
     "unpin": (OSError,),
 }
 
+PACK_FAULTS = {"measure": (FolderUnfit, OSError), "pack": (FolderUnfit, NoRoom, OSError)}
+PLACE_FAULTS = {"place": (FolderDamaged, FolderInTheWay, NoRoom, OSError), "leave": (OSError,)}
+"""Those of a freeze and of a thaw with the folder that is carried."""
+
 LAZY_FAULTS = {
     **{method: kinds for method, kinds in THAW_FAULTS.items() if method not in ("state", "cuda_restore", "unlock")},
     "paging": (ArtifactRefused, PagingFailed, OSError),
@@ -87,10 +92,12 @@ def error(kind):
     return kind(f"simulated: {kind.__name__}")
 
 
-def frozen_world(**world) -> World:
+def frozen_world(carries_folder=False, **world) -> World:
     """A world in which the tree was frozen, and has ended."""
     made = World(**world)
-    expect(freeze(made).state.ended.outcome is Outcome.FROZEN, "the world cannot be made")
+    expect(
+        freeze(made, carries_folder=carries_folder).state.ended.outcome is Outcome.FROZEN, "the world cannot be made"
+    )
     made.calls.clear()
     made.killed_running = 0
     return made
@@ -165,4 +172,7 @@ def thaw_with(world: World, **words):
             expect(not world.killed_running or hopeless, "a tree that had run again was killed")
         case outcome:
             raise Broken(f"a thaw ends as {outcome}")
+    if artifact.facts.carried is not None and "restore" in world.log:
+        stays = ended.outcome is Outcome.THAWED or bool(world.vouched)
+        expect(bool(world.placed) == stays, f"the thaw ends as {ended.outcome}, and its folder is {world.placed!r}")
     return runner

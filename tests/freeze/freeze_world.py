@@ -14,6 +14,7 @@ import inspect
 import attrs
 
 from iriscw.freeze import freezing, thawing
+from iriscw.freeze.carried import CarriedFolder, FolderSight, FolderStanding
 from iriscw.freeze.drivers.desk import Desk
 from iriscw.freeze.messages import CancelOperation, FreezeTree, OperationEnded, ThawTree
 from iriscw.freeze.model import (
@@ -39,6 +40,7 @@ from iriscw.freeze.model import (
     LazyPages,
     Met,
     NvmlGpu,
+    Outcome,
     PagingFailed,
     ProcessTree,
     RestoreReport,
@@ -194,6 +196,10 @@ class World:
         self.verified_but_pages = False
         self.grant = grant
         self.vouched: list[TaskIdentity] = []
+        self.place = FolderSight(FolderStanding.ABSENT, free_bytes=BUDGET)
+        """What is in the place of its folder before a thaw."""
+        self.placed = self.left = ""
+        """The thaw whose folder is in the place, and the one that has decided that."""
         self.orphan, self.late, self.remover, self.attrition = orphan, late, remover, attrition
         self.faults = dict(faults or {})
         self.calls: dict[str, int] = {}
@@ -625,6 +631,8 @@ class SimCriu(Port):
             raise Broken("C9: CRIU reads pages that nobody verified")
         if not artifact.published:
             raise Broken("C8: a restore of what was never published")
+        if artifact.facts.carried is not None and world.placed != request.operation:
+            raise Broken("a restore before the folder is in its place")
         if world.living() and not world.cloned:
             raise Broken("P1: two living copies")
         fresh = request.new_pid_namespace
@@ -795,6 +803,42 @@ class SimArtifacts(Port):
         return kept is not None and kept.published
 
 
+class SimFolders(Port):
+    """The folder of the tree, where it is carried."""
+
+    async def measure(self, folder, checkpoint):
+        assert folder == GUARD
+        await self._step("measure")
+        return CarriedFolder(folder, checkpoint, 0, 2, 3 * MIB)
+
+    async def pack(self, carried, images, most_bytes, report):
+        expect(not any(each.runs for each in self.world.living()), "the folder of a tree that runs is packed")
+        expect(most_bytes > carried.size_bytes, "P2: no room was reserved for the folder")
+        await self._step("pack")
+        return attrs.evolve(carried, files=3)
+
+    async def look(self, carried):
+        return self.world.place
+
+    async def place(self, carried, images, operation):
+        expect(images == self.world.verified, "C9: a folder is unpacked that was not verified by this life")
+        await self._step("place")
+        self.world.placed = operation
+        await Await()
+
+    async def granted(self, folder, within_ns):
+        assert (folder, within_ns > 0) == (GUARD, True)
+        await self._step("granted")
+
+    async def leave(self, carried, operation, outcome):
+        await self._step("leave")
+        if outcome is Outcome.FAILED and not self.world.vouched:
+            expect(not self.world.living(), "a folder is taken from a tree that lives")
+            self.world.placed = ""
+        self.world.left = operation
+        await Await()
+
+
 class Held:
     """A tree that the simulated CRIU holds."""
 
@@ -874,6 +918,7 @@ class Runner:
         self.desk = Desk(
             *(port(world, life) for port in (SimProcesses, SimCriu, SimCuda, SimGpus, SimHooks, SimArtifacts)),
             together=one_by_one,
+            folders=SimFolders(world, life),
         )
         self.functions = self.desk.effects()
         self.effect = None

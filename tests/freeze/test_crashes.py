@@ -18,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # for freeze_world, freeze_laws
 from freeze_laws import (
     FREEZE_FAULTS,
     LAZY_FAULTS,
+    PACK_FAULTS,
+    PLACE_FAULTS,
     SCENARIOS,
     THAW_FAULTS,
     error,
@@ -41,6 +43,7 @@ from freeze_world import (
 )
 
 from iriscw.freeze import freezing, settling, thawing
+from iriscw.freeze.carried import CarriedFolder
 from iriscw.freeze.effects import EndTree, RestoreCuda, UnlockCuda
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
@@ -71,7 +74,7 @@ from iriscw.runtime.vocabulary import Run
 CRASHES = [(orphan, late) for orphan in (False, True) for late in (False, True)]
 
 
-def freeze_everywhere(faults=(), remover=False, **plan):
+def freeze_everywhere(faults=(), remover=False, grant=None, **plan):
     """Freeze with a crash at each boundary in turn, until there is none left; give the outcomes."""
     outcomes = []
     for orphan, late in CRASHES:
@@ -79,7 +82,7 @@ def freeze_everywhere(faults=(), remover=False, **plan):
         while lives > 1:
             number += 1
             raised = {(m, n): error(kind) for m, n, kind in faults}
-            world = World(orphan=orphan, late=late, faults=raised, remover=remover)
+            world = World(orphan=orphan, late=late, faults=raised, remover=remover, grant=grant)
             runner = freeze_with(world, crashes=(number,), **plan)
             lives = runner.lives
             outcomes.append(runner.state.ended and runner.state.ended.outcome)
@@ -309,6 +312,37 @@ def test_a_guarded_thaw_with_a_crash_at_every_boundary(grant, everywhere):
     if grant:
         everywhere([("vouched", 1, GuardRefused)], grant=True)
         everywhere([("vouched", 1, RightsMissing)], grant=True)
+
+
+def test_a_freeze_that_carries_its_folder_with_a_crash_at_every_boundary():
+    """The folder is packed while nothing of the tree runs, and what keeps it from being packed undoes the freeze."""
+    plan = {"carries_folder": True}
+    assert {*freeze_everywhere(grant=True, **plan)} == {Outcome.FROZEN, Outcome.UNDONE, None}
+    for fault in every_fault(PACK_FAULTS, (1,)):
+        runner = freeze_with(World(grant=True, faults={fault[:2]: error(fault[2])}), **plan)
+        assert (runner.state.ended.outcome, runner.state.ended.kind) == (Outcome.UNDONE, fault[2].__name__)
+    runner = freeze_with(World(grant=True), **plan)
+    assert runner.world.artifacts["op-1"].facts.carried == CarriedFolder("/attempt", "op-1", 0, 3, 3 << 20)
+    none = freeze_with(World(), **plan)
+    assert (none.state.ended.outcome, none.state.ended.kind) == (Outcome.UNDONE, "FolderUnfit")
+
+
+@pytest.mark.parametrize("grant", [False, True])
+def test_a_thaw_with_its_folder_and_a_crash_at_every_boundary(grant):
+    """It is in its place before the tree is back. It stays if a grant was taken, else what was there comes back."""
+    outcomes = thaw_everywhere(grant=grant, carries_folder=True)
+    assert {*outcomes} - {None} == ({Outcome.THAWED, Outcome.FAILED} if grant else {Outcome.FAILED})
+    for fault in every_fault(PLACE_FAULTS, (1,)):
+        thaw_everywhere([fault], grant=grant, carries_folder=True)
+
+
+def test_a_folder_that_cannot_be_left_is_said():
+    """What stays beside its place changes no outcome."""
+    world = frozen_world(grant=True, carries_folder=True)
+    world.faults = {("leave", number): error(OSError) for number in range(1, 8)}
+    ended = thaw(world).state.ended
+    assert ended.outcome is Outcome.THAWED
+    assert "what it left beside /attempt stays there" in ended.text
 
 
 @pytest.mark.parametrize("stopped", [(0,), (1,), (0, 1), (1, 2), (0, 1, 2)])

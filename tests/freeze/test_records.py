@@ -67,7 +67,7 @@ TASK_TEXT = (
     '"traits":null}'
 )
 FROZEN_TEXT = (
-    '{"container":null,"criu":{"features":[],"git_id":"","path":"c","version":"4.2"},"cuda_driver":"","cuda_tasks":[],'
+    '{"carried":null,"container":null,"criu":{"features":[],"git_id":"","path":"c","version":"4.2"},"cuda_driver":"","cuda_tasks":[],'
     '"files":[],"frozen_wall_ns":0,"gpus":[],"group":"","guard":"","hook":null,"host":{"architecture":"x","boot_id":"b","cpu_features":[],'
     f'"kernel":"6","node":"n","page_size":4096}},"left_running":false,"namespaces":[],"options":{OPTIONS},"tasks":[{TASK_TEXT}]}}'
 )
@@ -187,6 +187,7 @@ LATER_FIELDS = [
     (ThawAccepted(ThawPlan("o", "a"), 1), ',"verify":null'),
     (ThawRestored((WHO,)), '"differs":"",'),
     (FreezeAccepted(PLAN, 8), '"carries_folder":false,'),
+    (FreezeMeasured(FROZEN, 6), '"carried":null,'),
     (FreezeMeasured(FROZEN, 6), '"files":[],'),
     (FreezeMeasured(FROZEN, 6), '"group":"",'),
     (FreezeMeasured(FROZEN, 6), '"namespaces":[],'),

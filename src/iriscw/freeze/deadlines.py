@@ -40,6 +40,9 @@ LOOK_NS = CUDA_START_NS
 GUARD_NS = 60 * SECOND
 """For a supervisor that came back to see whether it may go on: milliseconds, but on a disk that hangs."""
 
+GRANT_NS = 10 * SECOND
+"""For who has the grant of a program to offer it in a folder that has just come: milliseconds, from when it hears."""
+
 
 def grown(base_ns: int, size_bytes: int, bytes_per_s: int) -> int:
     """Return the time for a step that handles so many bytes."""

@@ -18,23 +18,25 @@ Dump            Criu.dump, then Processes.tree and Cuda.tasks of what is held   
 Release         HeldTree.resume; Criu.sweep where this life holds nothing       None
 EndTree         HeldTree.end or Processes.end                                   those that live
 ReadStates      Processes.living, Cuda.state of each that lives                 States
-Seal            Artifacts.seal                                                  Sealed
+Seal            Folders.pack where one is carried, then Artifacts.seal          Sealed
 Publish         Artifacts.publish                                               None
 Discard         Artifacts.discard                                               None
 Open            Artifacts.pin, and a look at what this machine is               Opened
 Verify          Artifacts.verify, or Artifacts.verify_but_pages                 None
-Restore         Criu.restore                                                    RestoreReport
+Restore         Folders.place where one is carried, then Criu.restore           RestoreReport
 Prove           Processes.prove, then Artifacts.came_back                       what differs: a text
 Confirm         Hooks.confirm                                                   None
 AwaitPages      Criu.paging                                                     None
 Sweep           Criu.sweep                                                      tasks that were killed
-Proceed         Processes.proceed                                               None
+Proceed         Folders.granted and Processes.vouched, Processes.proceed        None
+LeaveFolder     Folders.leave                                                   None
 Unpin           Artifacts.unpin                                                 whether it is there
 =============== =============================================================== ====================
 """
 
 from __future__ import annotations
 
+from iriscw.freeze.carried import CarriedFolder, FolderSight
 from iriscw.freeze.model import (
     CriuAbility,
     CudaAbility,
@@ -50,6 +52,7 @@ from iriscw.freeze.model import (
     Met,
     NvmlGpu,
     OperationEnding,
+    Outcome,
     ProcessTree,
     RestoreRequest,
     SweepRequest,
@@ -67,6 +70,8 @@ class Look:
     root: TaskIdentity
     tier: str
     within_ns: int
+    carried_as: str = ""
+    """The artifact that the root's folder is to be a part of; empty: of none."""
 
 
 @message
@@ -84,6 +89,8 @@ class Looked:
     """What others may still write into the tier, if it is memory; None if it is a disk."""
     guard: str = ""
     """Where the root is a supervisor of iriscw: the folder of its program."""
+    folder: CarriedFolder | None = None
+    """That, where it is to be carried."""
 
 
 @message
@@ -214,11 +221,15 @@ class States:
 
 @message
 class Seal:
-    """Give every byte a digest, and write all to the disk."""
+    """Pack the folder that is carried, if one is; give every byte a digest, and write all to the disk."""
 
     operation: str
     frozen: FrozenTree
     labels: tuple[tuple[str, str], ...]
+    images: str = ""
+    """Where they are."""
+    most_bytes: int = 0
+    """What they may take with the folder."""
 
 
 @message
@@ -267,6 +278,8 @@ class Opened:
     files: tuple[OpenFile | None, ...] = ()
     """The files that it has open as they are now, in the order in which they were frozen; None: it is not there."""
     met: Met = Met()
+    folder: FolderSight | None = None
+    """What is in the place of the folder that is carried; None if none is."""
 
 
 @message
@@ -286,6 +299,8 @@ class Restore:
     """The memory that it will take."""
     group: str
     """The control group where it lands; empty: ours."""
+    carried: CarriedFolder | None = None
+    """What has to be in its place before."""
 
 
 @message
@@ -341,6 +356,18 @@ class Proceed:
     """With a guard: all tasks of the tree, those that stay stopped included."""
     below: bool = False
     """All but the first of the tasks; that one is only made ready."""
+
+
+@message
+class LeaveFolder:
+    """Decide what stays in the place of a folder that is carried, at the end of a thaw."""
+
+    carried: CarriedFolder
+    operation: str
+    outcome: Outcome
+    ending: OperationEnding | None = None
+    """As :class:`Unpin` has it."""
+    tries: int = 0
 
 
 @message

@@ -280,6 +280,10 @@ def resume(freeze: Freeze, ctx: Context) -> tuple[Command, ...]:
     return () if freeze.phase in (Phase.NEW, Phase.OVER) else (Continue(Recover(freeze.phase)),)
 
 
+def _look(plan: FreezePlan) -> Look:
+    return Look(plan.root, plan.tier, LOOK_NS, plan.operation if plan.carries_folder else "")
+
+
 # What is asked of it
 
 
@@ -291,7 +295,7 @@ def accept(freeze: Freeze, message: FreezeTree, ctx: Context) -> Returned:
         return (Emit(OperationEnded(message.plan.operation, Outcome.UNDONE, "UnsafeRequest", trouble)),)
     records = (FreezeAccepted(message.plan, ctx.wall),)
     changed = Emit(OperationChanged(message.plan.operation, Phase.LOOKING))
-    return Decision(records=records, commands=(Run(KEY, Look(message.plan.root, message.plan.tier, LOOK_NS)), changed))
+    return Decision(records=records, commands=(Run(KEY, _look(message.plan)), changed))
 
 
 def cancel(freeze: Freeze, message: CancelOperation, ctx: Context) -> Returned:
@@ -386,7 +390,8 @@ def _seal(freeze: Freeze) -> Seal:
         group=tree.group,
         frozen_wall_ns=freeze.dumped.wall_ns,
     )
-    return Seal(freeze.id, frozen, freeze.asked.labels)
+    images = "" if freeze.room is None else freeze.room.images
+    return Seal(freeze.id, frozen, freeze.asked.labels, images, freeze.reserved_bytes)
 
 
 def _reserve(freeze: Freeze) -> Reserve:
@@ -511,6 +516,7 @@ def _seen(freeze: Freeze, seen: Looked, ctx: Context) -> Returned:
         left_running=plan.leave_running,
         container=plan.container,
         group=seen.tree.group,
+        carried=seen.folder,
     )
     needed = image_bytes(seen)
     after = attrs.evolve(freeze, frozen=frozen, reserved_bytes=needed)

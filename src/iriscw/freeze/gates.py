@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from iriscw.freeze.carried import FolderStanding
 from iriscw.freeze.effects import Looked, Opened
 from iriscw.freeze.model import (
     CudaState,
@@ -200,8 +201,9 @@ def _one_gpu_map(plan: FreezePlan, seen: Looked) -> str:
 
 
 def image_bytes(seen: Looked) -> int:
-    """Return the most that the images of a tree may take: its memory, and what comes off the GPUs."""
-    return seen.tree.memory_bytes + device_bytes(seen) + IMAGE_SLACK_BYTES
+    """Return the most that the images of a tree may take: its memory, what comes off the GPUs, and its folder."""
+    folder_bytes = 0 if seen.folder is None else seen.folder.size_bytes
+    return seen.tree.memory_bytes + device_bytes(seen) + folder_bytes + IMAGE_SLACK_BYTES
 
 
 def device_bytes(seen: Looked) -> int:
@@ -312,10 +314,17 @@ def _files(plan: ThawPlan, opened: Opened) -> str:
     """Compare the files that it has open with what is there now, as it could have been had it only been stopped."""
     if plan.container is not None or plan.force:
         return ""
-    for file, now in zip(opened.kept.frozen.files, opened.files, strict=False):
+    frozen, away = opened.kept.frozen, elsewhere(opened)
+    comes = opened.folder is not None and (away or opened.folder.standing is not FolderStanding.SAME)
+    for file, now in zip(frozen.files, opened.files, strict=False):
+        if comes and frozen.carried is not None and frozen.carried.has(file.path):
+            continue  # it comes with the folder
         if now is None:
             return f"{file.path}, which process {file.pid} has open, is not there any more: put it back"
-        same = (now.device, now.inode) == (file.device, file.inode)
+        if away and (now.size_bytes, now.changed_ns) != (file.size_bytes, file.changed_ns):
+            was = "has another size or time of change here than where it was frozen"
+            return f"{file.path}, which process {file.pid} has open, {was}: copy it (cp -p), or --force"
+        same = away or (now.device, now.inode) == (file.device, file.inode)
         if not same and not file.appended:
             return f"{file.path}, which process {file.pid} has open, is another file now (--force takes that)"
         if file.guarded and (now.size_bytes, now.changed_ns) != (file.size_bytes, file.changed_ns):
@@ -323,6 +332,30 @@ def _files(plan: ThawPlan, opened: Opened) -> str:
                 f"{file.path} was changed while the tree was frozen, and process {file.pid}, which writes to it, holds "
                 "locks that kept nobody out meanwhile: what it does next may destroy what was written (--force)"
             )
+    return ""
+
+
+def elsewhere(opened: Opened) -> bool:
+    """Whether a tree was frozen on another machine: after another start, and under another name.
+
+    Where only one of the two is another, it is taken for the same machine, and more is compared.
+    """
+    was, here = opened.kept.frozen.host, opened.host
+    return was.boot_id != here.boot_id and was.node != here.node
+
+
+def _folder(plan: ThawPlan, opened: Opened) -> str:
+    """Nothing of somebody's is ever put aside for the folder that comes with the checkpoint."""
+    carried, sight = opened.kept.frozen.carried, opened.folder
+    if carried is None or sight is None or sight.standing is FolderStanding.SAME:
+        return ""
+    if sight.trouble:
+        return f"its folder {carried.path} cannot be put in its place: {sight.trouble}"
+    if sight.standing is FolderStanding.KEPT:
+        return f"{carried.path}, where its folder has to be, is somebody's: it was not let go there, or runs"
+    if sight.free_bytes < carried.size_bytes:
+        free, needed = sight.free_bytes >> 20, carried.size_bytes >> 20
+        return f"{free} MiB are free where its folder has to be, {carried.path}, and it takes {needed}"
     return ""
 
 
@@ -526,7 +559,15 @@ THAW_GATES: tuple[Gate[ThawPlan, Opened], ...] = (
         _source,
     ),
     Gate("place", "the namespaces that it was frozen in, or --force", _place),
-    Gate("files", "the files that it has open, and none that it holds locks for was changed; or --force", _files),
+    Gate(
+        "folder", "where it carries its folder: a place for that, with room, and nothing of somebody's there", _folder
+    ),
+    Gate(
+        "files",
+        "the files that it has open, and none that it holds locks for was changed; on another machine the same sizes "
+        "and times; or --force",
+        _files,
+    ),
     Gate("locks", "nobody holds a lock that keeps out one that the tree held", _locks),
     Gate("names", "nobody has the names of its Unix sockets by now, or --force", _names),
     Gate("ports", "nobody listens on its ports by now, or --force", _ports),

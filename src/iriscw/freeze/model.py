@@ -10,6 +10,7 @@ import enum
 import attrs
 
 from iriscw._errors import OperationError, UsageError
+from iriscw.freeze.carried import CarriedFolder
 from iriscw.freeze.traits import Hindrance, Holder, OpenFile, Traits
 
 MAX_TASKS = 1024
@@ -124,9 +125,6 @@ class FreeMemory:
     """What the groups leave that limit the process, and not who freezes it; likewise."""
     both_bytes: int | None = None
     """What the groups leave that limit both; likewise."""
-
-
-# CUDA.
 
 
 class CudaState(enum.Enum):
@@ -459,6 +457,8 @@ class FrozenTree:
     namespaces: tuple[tuple[str, int], ...] = ()
     group: str = ""
     """See :class:`ProcessTree`, for the namespaces, too."""
+    carried: CarriedFolder | None = None
+    """The guard's folder, where that is a part of the artifact."""
 
     @property
     def used_gpus(self) -> tuple[str, ...]:

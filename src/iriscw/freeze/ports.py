@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from iriscw.freeze.carried import CarriedFolder, FolderSight
 from iriscw.freeze.model import (
     CriuAbility,
     CudaAbility,
@@ -30,6 +31,7 @@ from iriscw.freeze.model import (
     LazyPages,
     Met,
     NvmlGpu,
+    Outcome,
     ProcessTree,
     Progress,
     RestoreReport,
@@ -450,6 +452,73 @@ class Hooks(Protocol):
 
         Raises:
             VerifyFailed: the answer was no, or there was none within ``hook.within_ns``.
+        """
+        ...
+
+
+class Folders(Protocol):
+    """The folder of an attempt, where it is a part of the artifact."""
+
+    async def measure(self, folder: str, checkpoint: str) -> CarriedFolder:
+        """Say how much a folder is, which nothing has to stand still for.
+
+        Args:
+            folder: absolute, with no link in it.
+            checkpoint: the artifact that it is to be a part of.
+
+        Raises:
+            FolderUnfit: it cannot be carried; the text says what is in the way.
+            OSError: it cannot be read.
+        """
+        ...
+
+    async def pack(self, carried: CarriedFolder, images: str, most_bytes: int, report: Report) -> CarriedFolder:
+        """Write a folder into a file among the images, and give it as it is. Nothing of its tree runs. May be repeated.
+
+        Raises:
+            FolderUnfit: as :meth:`measure`.
+            NoRoom: all images together would take more than ``most_bytes``, or the file system is full.
+            OSError: it cannot be read.
+        """
+        ...
+
+    async def look(self, carried: CarriedFolder) -> FolderSight:
+        """Look at the place of a folder.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
+        ...
+
+    async def place(self, carried: CarriedFolder, images: str, operation: str) -> None:
+        """Put a folder in its place, as a whole, unless it is there: nobody's, and with no grant. May be repeated.
+
+        Its images were verified. What was in its place is kept until :meth:`leave`.
+
+        Raises:
+            FolderInTheWay: what is there is somebody's, or nothing may be put there.
+            FolderDamaged: what is carried is none of ours.
+            NoRoom: the file system is full.
+            OSError: as the file system says it.
+        """
+        ...
+
+    async def granted(self, folder: str, within_ns: int) -> None:
+        """Wait until a folder that a thaw has put there has a grant, so long at most; for other folders not at all.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
+        ...
+
+    async def leave(self, carried: CarriedFolder, operation: str, outcome: Outcome) -> None:
+        """Decide what stays in the place of a folder, when a thaw is over that may have put it there. May be repeated.
+
+        Once a grant was taken in it, or the tree runs, the new one stays. After a thaw that failed it goes, and what
+        was there before is there again.
+
+        Raises:
+            OSError: as the file system says it.
         """
         ...
 

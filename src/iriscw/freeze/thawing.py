@@ -45,6 +45,7 @@ from iriscw.freeze.effects import (
     AwaitPages,
     Confirm,
     EndTree,
+    LeaveFolder,
     OpenArtifact,
     Opened,
     Proceed,
@@ -346,6 +347,8 @@ def completed(thaw: Thaw, message: Completed, ctx: Context) -> Returned:
             return _settled(thaw, message.value, reading, ctx)
         case RestoreCuda(reading=reading) | UnlockCuda(reading=reading):
             return (_read(thaw, reading + 1),)
+        case LeaveFolder(ending=ending):
+            return (Run(KEY, Unpin(thaw.asked.artifact, thaw.id, ending)),)
         case Wake() | Unpin():
             return _finish(thaw, message.effect, ctx)
         case SweepRestore():
@@ -382,6 +385,14 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
             return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
         case Wake():
             return Decision(records=(ThawUnheard(text),), commands=(_told(thaw),))
+        case LeaveFolder(carried=carried, outcome=outcome, ending=ending, tries=tries) if tries < TRIES:
+            leave = LeaveFolder(carried, thaw.id, outcome, ending, tries + 1)
+            return (SetTimer(KEY, AGAIN_NS, Again(leave)),)
+        case LeaveFolder(carried=carried, outcome=outcome, ending=ending):
+            ending = ending or _ending(thaw, outcome)
+            left = f"what it left beside {carried.path} stays there: {text}"
+            more = attrs.evolve(ending, text="; ".join(each for each in (ending.text, left) if each))
+            return (Run(KEY, Unpin(thaw.asked.artifact, thaw.id, more)),)
         case Unpin(artifact=artifact, operation=operation, ending=ending, tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Unpin(artifact, operation, ending, tries + 1))),)
         case Unpin():
@@ -424,7 +435,7 @@ def _verified(thaw: Thaw, *, lazy: bool) -> Returned:
         lazy=lazy,
         paging_ns=paging_ns(kept.sealed.size_bytes) if lazy else 0,
     )
-    restore = Run(KEY, Restore(request, kept.sealed.size_bytes, kept.frozen.group))
+    restore = Run(KEY, Restore(request, kept.sealed.size_bytes, kept.frozen.group, kept.frozen.carried))
     changed = Emit(OperationChanged(thaw.id, Phase.RESTORING))
     return Decision(records=(ThawRestoring(request),), commands=(restore, changed))
 
@@ -566,18 +577,28 @@ def _leave_alone(thaw: Thaw, kind: str, text: str) -> Decision:
 
 
 def _unpin(thaw: Thaw, ending: OperationEnding | None = None) -> Run:
-    return Run(KEY, Unpin(thaw.asked.artifact, thaw.id, ending))
+    """Let the artifact go, after the place of the folder that it carries, if it may have been put there."""
+    carried = thaw.opened.kept.frozen.carried if thaw.opened is not None else None
+    if carried is None or thaw.request is None:
+        return Run(KEY, Unpin(thaw.asked.artifact, thaw.id, ending))
+    outcome = Outcome.THAWED if thaw.ending is None else Outcome.FAILED
+    return Run(KEY, LeaveFolder(carried, thaw.id, outcome if ending is None else ending.outcome, ending))
+
+
+def _ending(thaw: Thaw, outcome: Outcome) -> OperationEnding:
+    """Return how it ends, as its records say."""
+    if thaw.ending is not None:
+        return OperationEnding(outcome, thaw.ending.kind, thaw.ending.text)
+    return OperationEnding(outcome, "HookFailed" if thaw.unheard else "", "; ".join(thaw.notes))
 
 
 def _finish(thaw: Thaw, effect: Wake | Unpin, ctx: Context, *more: str) -> Returned:
     """End as it was to: that the artifact stays in use changes no outcome (INV-C15), but is said."""
     if isinstance(effect, Wake):
         return (_told(thaw),)
-    if effect.ending is not None:
-        return _over(thaw, effect.ending.outcome, effect.ending.kind, "; ".join((effect.ending.text, *more)), ctx)
-    if thaw.ending is not None:
-        return _over(thaw, Outcome.FAILED, thaw.ending.kind, "; ".join((thaw.ending.text, *more)), ctx)
-    return _over(thaw, Outcome.THAWED, "HookFailed" if thaw.unheard else "", "; ".join((*thaw.notes, *more)), ctx)
+    ending = effect.ending or _ending(thaw, Outcome.THAWED if thaw.ending is None else Outcome.FAILED)
+    text = "; ".join(each for each in (ending.text, *more) if each)
+    return _over(thaw, ending.outcome, ending.kind, text, ctx)
 
 
 # Nothing of it stays

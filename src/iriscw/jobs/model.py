@@ -519,7 +519,6 @@ class Resumption:
         gpus: those that it had, by UUID: it gets as many.
         host: where others reached it, as it was told.
         timeout_ns: how long it may run by its worker's clock; 0: the controller's clock judges, or for ever.
-        carried_by: the checkpoint that its folder is a part of: a thaw puts that in its place. Empty: it is there.
     """
 
     grant: str
@@ -530,7 +529,6 @@ class Resumption:
     gpus: tuple[str, ...] = ()
     host: str = ""
     timeout_ns: int = 0
-    carried_by: str = ""
 
 
 @message

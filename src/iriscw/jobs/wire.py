@@ -463,7 +463,6 @@ def _resumption(given: Resumption) -> v1.Resumption:
         ports=dict(given.ports),
         gpus=list(given.gpus),
         host=given.host,
-        carried_by=given.carried_by,
     )
 
 
@@ -497,7 +496,6 @@ def read_resumption(message: v1.Resumption) -> Resumption:
         ports=tuple(sorted(message.ports.items())),
         gpus=tuple(message.gpus),
         host=message.host,
-        carried_by=message.carried_by,
     )
 
 

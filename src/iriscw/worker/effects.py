@@ -65,8 +65,6 @@ class Permit:
     """That it has from now on, by UUID."""
     host: str = ""
     """Where others reached it before; empty: not told, or it has come from another machine."""
-    carried_by: str = ""
-    """The checkpoint with which its folder comes; empty: the folder is there."""
 
 
 @message

@@ -102,9 +102,26 @@ class Growth:
         """Wait until the file was written to since ``rearm``."""
         await self._events[self].wait()
 
+    @property
+    def seen(self) -> bool:
+        """Whether the file was written to since ``rearm``."""
+        return self._events[self].is_set()
+
     def forget(self) -> None:
         """Wait no more."""
         self._events.pop(self, None)
+
+
+async def either(*files: Growth) -> None:
+    """Wait until one of the files was written to since its ``rearm``."""
+
+    async def wait(file: Growth) -> None:
+        await file.wait()
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for file in files:
+            tasks.start_soon(wait, file)
 
 
 def _numbers(data: bytes) -> Iterator[int]:

@@ -218,7 +218,6 @@ def _granted(attempt: Attempt, task_id: str, resumption: Resumption, gpus: tuple
         resumption.paused_ns,
         resumption.ports,
         resumption.host,
-        resumption.carried_by,
     )
     has = (AttemptEquipped(gpus),) if gpus else ()
     permit = _permit(attempt.uid, record, gpus)
@@ -330,8 +329,7 @@ def give_back(attempt: Attempt, message: WithdrawGrant, ctx: Context) -> Returne
 
 
 def _permit(uid: str, granted: AttemptGranted, gpus: tuple[str, ...]) -> Command:
-    permit = Permit(uid, granted.grant, granted.folder, gpus, granted.host, granted.carried_by)
-    return Run("permit", permit)
+    return Run("permit", Permit(uid, granted.grant, granted.folder, gpus, granted.host))
 
 
 def _revoke(uid: str, granted: AttemptGranted) -> Command:

@@ -200,20 +200,16 @@ class TaskRuntime(Protocol):
             SweepFailed: what is older than its lease does not die.
         """
 
-    async def permit(
-        self, uid: str, folder: Path, grant: str, where: Whereabouts, carried_by: str = ""
-    ) -> RunningAttempt | None:
+    async def permit(self, uid: str, folder: Path, grant: str, where: Whereabouts) -> RunningAttempt:
         """Let a suspended attempt be brought back, once, as one of this worker's. It lives by this worker's lease then.
 
-        Repeating it is fine: a grant that was used is not given again. Gives None where its folder is still to come:
-        then :meth:`thawed` gives the grant as soon as that is there.
+        Repeating it is fine: a grant that was used is not given again.
 
         Args:
             uid: of the attempt.
             folder: where its files are, absolute.
             grant: names this one thaw (see :mod:`iriscw.processes.grants`).
             where: what it finds in its context afterwards.
-            carried_by: the checkpoint that the folder is a part of: a thaw puts it there. Empty: it is there.
 
         Raises:
             ResumeRefused: its files are not there, or are not its own.

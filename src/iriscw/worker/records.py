@@ -121,7 +121,6 @@ class AttemptGranted:
     paused_ns: int
     ports: tuple[tuple[str, int], ...]
     host: str = ""
-    carried_by: str = ""
 
 
 @record("worker.attempt_returning")

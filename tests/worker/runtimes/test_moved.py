@@ -3,7 +3,6 @@
 No CRIU is needed: an attempt whose supervisor was killed leaves what a frozen one does.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -143,7 +142,7 @@ async def test_what_runs_is_not_taken_away(workers) -> None:
     """A grant for an attempt that was never frozen is refused, and changes nothing for who has it."""
     old = workers("a")
     running = await old.start(AttemptSpec(facts("a1"), argv=("sleep", "600")))
-    with pytest.raises(ResumeRefused, check=that(comes_from="process.ProcessRuntime._permit")):
+    with pytest.raises(ResumeRefused, check=that(comes_from="process.ProcessRuntime._check")):
         await workers("b").permit("a1", running.folder.path, "g1", WHERE)
     assert owner_of(running.folder.path) is None
     assert (await running.stop(0)).kind is EndKind.STOPPED
@@ -185,66 +184,6 @@ async def test_it_is_waited_for(workers) -> None:
     late = await new.revoke("a1", "g1")
     assert late is not None
     await other.stop(0)
-    watch.close()
-
-
-def comes(packed: Path, folder: Path, checkpoint: str, operation: str) -> None:
-    """Put a copy of a folder in its place, as a thaw does: nobody's, and without a grant."""
-    new = folder.parent / ".coming"
-    shutil.copytree(packed, new, symlinks=True)
-    (new / "carried.json").write_text(json.dumps({"checkpoint": checkpoint, "operation": operation}))
-    (new / "let-go").touch()
-    new.rename(folder)
-
-
-async def until(true) -> None:
-    """Wait for something that a file says."""
-    while not true():  # noqa: ASYNC110 - the test may look
-        await anyio.sleep(0.01)
-
-
-async def test_a_folder_that_comes_with_its_checkpoint_is_granted_when_it_is_there(workers, tmp_path: Path) -> None:
-    """Each time it comes, until it runs, and only that of this checkpoint; never once the grant was taken back."""
-    watch = FileWatch()
-    old, new = workers("a"), attrs.evolve(workers("b"), watch=watch)
-    folder, packed = await frozen(old), tmp_path / "packed"
-    shutil.copytree(folder, packed, symlinks=True)
-    other = await old.start(AttemptSpec(facts("a2"), argv=("sleep", "600")))
-    assert await new.permit("a1", folder, "g1", WHERE, "ck-1") is None  # another state of it is there
-    found = []
-
-    async def wait(uid: str, grant: str) -> None:
-        found.append(await new.thawed(uid, grant))
-
-    with anyio.fail_after(PATIENCE_S):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch.serve)
-            tasks.start_soon(wait, "a1", "g1")
-            await anyio.wait_all_tasks_blocked()
-            assert standing_of(folder, "g1") is GrantStanding.NONE
-            shutil.rmtree(folder)
-            comes(packed, folder, "ck-1", "th-1")
-            await until(lambda: standing_of(folder, "g1") is GrantStanding.OFFERED)
-            shutil.rmtree(folder)  # that thaw failed
-            comes(packed, folder, "ck-1", "th-2")
-            await until(lambda: standing_of(folder, "g1") is GrantStanding.OFFERED)
-            (folder / "grant.json").rename(folder / "grant.json.taken")
-            (folder / "new").write_bytes((other.folder.path / "identity.json").read_bytes())
-            (folder / "new").rename(folder / "identity.json")
-            await until(lambda: found)
-            assert found[0].supervised.supervisor == other.supervised.supervisor
-            assert owner_of(folder) == "b/1"
-            assert await new.revoke("a1", "g1") is not None
-            await other.stop(0)
-            shutil.rmtree(folder)
-            assert await new.permit("a1", folder, "g2", WHERE, "ck-1") is None
-            tasks.start_soon(wait, "a1", "g2")
-            await anyio.wait_all_tasks_blocked()
-            assert await new.revoke("a1", "g2") is None
-            comes(packed, folder, "ck-1", "th-3")
-            assert await new.permit("a1", folder, "g3", WHERE, "ck-1") is not None  # it is there already
-            assert (standing_of(folder, "g2"), standing_of(folder, "g3")) == (GrantStanding.NONE, GrantStanding.OFFERED)
-            tasks.cancel_scope.cancel()
     watch.close()
 
 
@@ -302,3 +241,69 @@ async def test_what_a_program_puts_into_its_folder_keeps_no_worker_from_beginnin
     ):
         spoil(await frozen(old, uid) / "grant.json")
     assert [each.uid for each in await workers("a").adopt()] == ["a1", "a2", "a3"]
+
+
+async def waiting_for(new: ProcessRuntime, watch: FileWatch, folder: Path, act) -> None:
+    """Have a worker wait for an attempt while something is done, which ends when the grant is on offer in a folder."""
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch.serve)
+            tasks.start_soon(new.thawed, "a1", "g1")
+            await anyio.wait_all_tasks_blocked()
+            await act()
+            while await anyio.to_thread.run_sync(standing_of, folder, "g1") is not GrantStanding.OFFERED:  # noqa: ASYNC110  # a file has no event
+                await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_folder_that_is_yet_to_come_gets_its_grant_when_it_does(workers, tmp_path: Path) -> None:
+    """As on another machine: its place is made, it is looked for there, and another one in its stead gets it anew."""
+    folder = await frozen(workers("a"))
+    (tmp_path / "kept").mkdir()
+    folder.rename(tmp_path / "kept" / "a1")
+    folder.parent.rmdir()
+    watch = FileWatch()
+    new = attrs.evolve(workers("b"), watch=watch)
+    await new.permit("a1", folder, "g1", WHERE)
+    await new.permit("a1", folder, "g1", WHERE)
+    assert folder.parent.is_dir()
+    assert not folder.exists()
+    assert await workers("b").adopt() == ()
+
+    async def comes() -> None:
+        (tmp_path / "kept" / "a1").rename(folder)
+
+    await waiting_for(new, watch, folder, comes)
+    found = decode_facts((folder / "work" / PRIVATE_FOLDER / CONTEXT_FILE).read_bytes())
+    assert (found.worker_id, found.moved) == ("b", True)
+    assert owner_of(folder) == "b/1"
+
+    async def another_comes() -> None:
+        shutil.copytree(folder, tmp_path / "kept" / "a1")
+        (tmp_path / "kept" / "a1" / "grant.json").unlink()
+        folder.rename(tmp_path / "kept" / "old")
+        (tmp_path / "kept" / "a1").rename(folder)
+
+    await waiting_for(new, watch, folder, another_comes)
+    assert await new.revoke("a1", "g1") is None
+    assert standing_of(folder, "g1") is GrantStanding.WITHDRAWN
+    watch.close()
+
+
+async def test_what_was_taken_back_is_never_offered(workers, tmp_path: Path) -> None:
+    """The folder comes after the grant was taken back: nothing is put into it, and its place goes with the last."""
+    folder = await frozen(workers("a"))
+    folder.rename(tmp_path / "kept")
+    watch = FileWatch()
+    new = attrs.evolve(workers("b"), watch=watch)
+    await new.permit("a1", folder, "g1", WHERE)
+    permitted = new._permitted["a1"]
+    assert await new.revoke("a1", "g1") is None
+    (tmp_path / "kept").rename(folder)
+    new._offer(permitted)
+    assert standing_of(folder, "g1") is GrantStanding.NONE
+    folder.rename(tmp_path / "kept")
+    await new.let_go("a1")
+    assert not folder.parent.exists()
+    assert not [*(new.root.parent / "moved").iterdir()]
+    watch.close()

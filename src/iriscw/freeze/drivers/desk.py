@@ -14,7 +14,9 @@ from typing import TypeVar
 import anyio
 import attrs
 
-from iriscw.freeze.deadlines import GUARD_NS
+from iriscw.freeze.carried import FolderUnfit
+from iriscw.freeze.deadlines import GRANT_NS, GUARD_NS
+from iriscw.freeze.drivers.folder.driver import DiskFolders
 from iriscw.freeze.effects import (
     AwaitPages,
     CheckpointCuda,
@@ -23,6 +25,7 @@ from iriscw.freeze.effects import (
     Dump,
     Dumped,
     EndTree,
+    LeaveFolder,
     LockCuda,
     Look,
     Looked,
@@ -65,7 +68,7 @@ from iriscw.freeze.model import (
     TreeChanged,
     TreeLeft,
 )
-from iriscw.freeze.ports import Artifacts, Criu, Cuda, Gpus, HeldTree, Hooks, Processes, Report
+from iriscw.freeze.ports import Artifacts, Criu, Cuda, Folders, Gpus, HeldTree, Hooks, Processes, Report
 from iriscw.freeze.traits import Obstacle
 
 Effect = TypeVar("Effect")
@@ -115,6 +118,7 @@ class Desk:
     artifacts: Artifacts
     report: Report = unseen
     together: Together = together
+    folders: Folders = attrs.field(factory=DiskFolders)
     _held: HeldTree | None = attrs.field(default=None, init=False)
     _pages: LazyPages | None = attrs.field(default=None, init=False)
     """What was left out when the artifact was verified. Whoever takes up a restore kills it, so it needs no record."""
@@ -145,6 +149,7 @@ class Desk:
             AwaitPages: self.await_pages,
             SweepRestore: self.sweep,
             Proceed: self.proceed,
+            LeaveFolder: self.leave_folder,
             Unpin: self.unpin,
         }
 
@@ -161,7 +166,12 @@ class Desk:
         promised = await self.artifacts.promised(effect.tier)
         memory = await self.processes.free_memory(effect.root)
         guard = await self.processes.guard(effect.root)
-        return Looked(host, tree, criu, ability, found, gpus, memory, promised, guard)
+        if effect.carried_as and not guard:
+            raise FolderUnfit(
+                f"process {effect.root.pid} is not a supervisor of iriscw: no folder of it can be carried"
+            )
+        folder = await self.folders.measure(guard, effect.carried_as) if effect.carried_as else None
+        return Looked(host, tree, criu, ability, found, gpus, memory, promised, guard, folder)
 
     async def read_states(self, effect: ReadStates) -> States:
         """Read who lives, and what CUDA says of those: at the same time, so that one that hangs holds up no other."""
@@ -193,6 +203,7 @@ class Desk:
     async def proceed(self, effect: Proceed) -> None:
         """Let stopped tasks run; where there is a guard, the rest only once it vouches for them."""
         if effect.guard:
+            await self.folders.granted(effect.guard, GRANT_NS)
             await self.processes.vouched(effect.tree, effect.guard, GUARD_NS)
         await self.processes.proceed(effect.tasks, below=effect.below)
 
@@ -278,6 +289,8 @@ class Desk:
         """Bring a tree back, stopped. Of a lazy one the memory is taken when its pages are there, or it is killed."""
         request = effect.request
         await self._promise(request.operation, effect.size_bytes, effect.group, await self.artifacts.promised() or 0)
+        if effect.carried is not None:
+            await self.folders.place(effect.carried, request.images, request.operation)
         report = await self.criu.restore(request, self.report, self._pages if request.lazy else None)
         if not request.lazy:
             self.processes.memory_taken(request.operation)
@@ -331,8 +344,12 @@ class Desk:
             )
 
     async def seal(self, effect: Seal) -> Sealed:
-        """Return every byte a digest."""
-        return await self.artifacts.seal(effect.operation, effect.frozen, effect.labels, self.report)
+        """Pack the folder that is carried, and give every byte a digest."""
+        frozen = effect.frozen
+        if frozen.carried is not None:
+            packed = await self.folders.pack(frozen.carried, effect.images, effect.most_bytes, self.report)
+            frozen = attrs.evolve(frozen, carried=packed)
+        return await self.artifacts.seal(effect.operation, frozen, effect.labels, self.report)
 
     async def publish(self, effect: Publish) -> None:
         """Make it visible."""
@@ -366,6 +383,7 @@ class Desk:
             namespaces=await self.processes.namespaces(),
             files=await self.processes.files(frozen.files),
             met=await self.processes.meet(frozen, kept.room.images, kept.returned),
+            folder=None if frozen.carried is None else await self.folders.look(frozen.carried),
         )
 
     async def verify(self, effect: Verify) -> None:
@@ -374,6 +392,10 @@ class Desk:
             self._pages = await self.artifacts.verify_but_pages(effect.artifact, self.report)
         else:
             await self.artifacts.verify(effect.artifact, self.report)
+
+    async def leave_folder(self, effect: LeaveFolder) -> None:
+        """Keep the folder that was put in its place, or what was there before."""
+        await self.folders.leave(effect.carried, effect.operation, effect.outcome)
 
     async def unpin(self, effect: Unpin) -> bool:
         """Let it be removed again, and say whether it is there."""

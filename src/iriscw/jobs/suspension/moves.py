@@ -164,17 +164,8 @@ def resumption_of(move: Move, gpus: tuple[str, ...]) -> Resumption | None:
     """
     if not move.grant:
         return None
-    elsewhere = bool(move.repository)  # then it is reached otherwise, and its folder comes with the checkpoint
-    return Resumption(
-        move.grant,
-        move.folder,
-        move.process_started_wall_ns,
-        move.paused_ns,
-        move.ports,
-        gpus,
-        "" if elsewhere else move.host,
-        carried_by=move.checkpoint if elsewhere else "",
-    )
+    host = "" if move.repository else move.host  # on another machine it is reached at another address
+    return Resumption(move.grant, move.folder, move.process_started_wall_ns, move.paused_ns, move.ports, gpus, host)
 
 
 def waits_for_worker(move: Move) -> bool:

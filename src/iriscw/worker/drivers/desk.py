@@ -250,9 +250,8 @@ class AttemptDesk:
         # Where its machine is the same, so is the address at which it listens.
         host = effect.host or place.advertise_host
         where = Whereabouts(place.worker_id, place.controller_address, host, gpus, indices)
-        running = await self._runtime.permit(effect.uid, Path(effect.folder), effect.grant, where, effect.carried_by)
-        if running is not None:
-            self._hold(running)
+        running = await self._runtime.permit(effect.uid, Path(effect.folder), effect.grant, where)
+        self._hold(running)
 
     async def await_thaw(self, effect: AwaitThaw) -> None:
         """Wait until it runs.

@@ -10,9 +10,7 @@ from iriscw.worker.ports import ResumeRefused, RunningAttempt, Whereabouts
 class Unmoved:
     """The part of a :class:`~iriscw.worker.ports.TaskRuntime` that brings suspended attempts back."""
 
-    async def permit(
-        self, uid: str, folder: Path, grant: str, where: Whereabouts, carried_by: str = ""
-    ) -> RunningAttempt:
+    async def permit(self, uid: str, folder: Path, grant: str, where: Whereabouts) -> RunningAttempt:
         """Refuse it.
 
         Raises:

@@ -11,16 +11,23 @@ name files in it: the worker that takes it over keeps a *reference* (a file belo
 attempts, with the folder's path in it). Whose an attempt is stands in its own folder (:mod:`iriscw.processes.grants`),
 so no worker touches what another one has taken over.
 
+On another machine its folder comes with its checkpoint, when that is thawed: until then there is nothing to put a grant
+into. So a worker that may have it makes the place, and offers the grant as soon as the folder is there, and again
+whenever another one is there in its stead; who thaws it waits for that. Only this worker ever offers this grant, and
+once it has taken that back it offers it no more.
+
 The environment is: what a login shell has, then the defaults of programs, then the user's variables, then iriscw's,
 which win.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import stat
 import sys
+import threading
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -30,7 +37,7 @@ import anyio.to_thread
 import attrs
 
 from iriscw._errors import InvalidArgument
-from iriscw.files import decode_json, make_private_folder, read_bounded, write_atomic
+from iriscw.files import make_private_folder, read_bounded, write_atomic
 from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.environment import basic_environment
 from iriscw.processes.grants import (
@@ -60,7 +67,7 @@ from iriscw.processes.supervised import (
     launch,
 )
 from iriscw.task.environment import task_environment
-from iriscw.worker.inotify import FileWatch
+from iriscw.worker.inotify import FileWatch, Growth, either
 from iriscw.worker.ports import (
     AttemptSpec,
     NotFreezable,
@@ -74,11 +81,6 @@ from iriscw.worker.runtimes.input_checks import PROGRAM_DEFAULTS, argv_of, check
 from iriscw.worker.runtimes.workdir import UID as _UID, AttemptFolder, folders_below
 
 log = logging.getLogger(__name__)
-
-CARRIED = "carried.json"
-"""What whoever packs the folder of an attempt into a checkpoint, or puts it in its place, leaves in it."""
-
-MAX_MARK_BYTES = 4096
 
 MOVED = "moved"
 MAX_PATH_BYTES = 4096
@@ -102,7 +104,7 @@ class ProcessAttempt(FolderAttempt):
         if await anyio.to_thread.run_sync(self.supervised.ours):
             await super().remove()
         if self.reference is not None:
-            await anyio.to_thread.run_sync(partial(self.reference.unlink, missing_ok=True))
+            await anyio.to_thread.run_sync(_forget, self.reference, self.folder)
 
     @property
     def process(self) -> ProcessIdentity | None:
@@ -126,14 +128,13 @@ class ProcessAttempt(FolderAttempt):
         return attrs.evolve(end, log_bytes=await anyio.to_thread.run_sync(self.folder.log_bytes))
 
 
-@attrs.frozen(eq=False)
-class ExpectedFolder:
-    """The folder of an attempt that comes with a checkpoint, and what it is granted then."""
+@attrs.frozen
+class _Permitted:
+    """What was permitted: the folder, which may be yet to come, the grant, and what its context will say."""
 
-    folder: Path
+    folder: AttemptFolder
     grant: Grant
     where: Whereabouts
-    checkpoint: str
 
 
 @attrs.frozen
@@ -152,10 +153,9 @@ class ProcessRuntime:
     """Who this is to other workers of the machine; without a name, or a lease, it takes over nothing."""
     watch: FileWatch | None = None
     """Tells that an attempt has come back; without it nobody waits for one."""
-    expected: dict[str, ExpectedFolder] = attrs.field(factory=dict, eq=False)
-    """Folders that come with their checkpoints, by uid."""
-    granting: anyio.Lock = attrs.field(factory=anyio.Lock, eq=False)
-    """Held while one is granted, or a grant is taken back."""
+    _permitted: dict[str, _Permitted] = attrs.field(factory=dict, init=False, repr=False)
+    """By uid; who takes a grant back takes it out first, under the lock, so that nobody offers it after that."""
+    _offering: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False, eq=False)
 
     async def start(self, spec: AttemptSpec) -> ProcessAttempt:
         """Start an attempt."""
@@ -236,126 +236,113 @@ class ProcessRuntime:
         except OSError as error:
             raise WorkerTrouble(f"the lease cannot be written: {error}") from error
 
-    async def permit(
-        self, uid: str, folder: Path, grant: str, where: Whereabouts, carried_by: str = ""
-    ) -> ProcessAttempt | None:
-        """Take it over, and let it be brought back: now, or when a thaw has put its folder in its place."""
+    async def permit(self, uid: str, folder: Path, grant: str, where: Whereabouts) -> ProcessAttempt:
+        """Take it over, and let it be brought back."""
         if self.lease is None or not self.owner:
             raise ResumeRefused("this worker has no lease by which an attempt could live")
         offered = Grant(grant, self.owner, self.lease.path)
-        self.expected.pop(uid, None)
         try:
-            if carried_by and await anyio.to_thread.run_sync(checkpoint_of, folder) != carried_by:
-                await anyio.to_thread.run_sync(self._expect, uid, folder)
-                self.expected[uid] = ExpectedFolder(folder, offered, where, carried_by)
-                return None
             return await anyio.to_thread.run_sync(self._permit, uid, folder, offered, where)
         except OSError as error:
             raise WorkerTrouble(f"{uid} cannot be let go on: {error}") from error
 
-    def _expect(self, uid: str, path: Path) -> None:
-        """Make a place for a folder that comes with its checkpoint, and note where that is."""
-        if not path.is_absolute() or path != AttemptFolder(path.parent, uid, self.one_log).path:
-            raise ResumeRefused(f"{path} is not a folder of the attempt {uid}")
-        make_private_folder(path.parent)
-        self._refer(uid, path)
-
-    def _refer(self, uid: str, path: Path) -> None:
-        """Write down where the files of an attempt are, before it is ours: so it is found again."""
-        if path.parent != self.root:
-            make_private_folder(self._references)
-            write_atomic(self._references / uid, os.fsencode(path))
-
     def _permit(self, uid: str, path: Path, offered: Grant, where: Whereabouts) -> ProcessAttempt:
         folder = AttemptFolder(path.parent, uid, self.one_log)
-        if not path.is_absolute() or path != folder.path or not folder.began():
+        if not path.is_absolute() or path != folder.path or not (folder.began() or self._may_come(path)):
             raise ResumeRefused(f"{path} is not a folder of the attempt {uid}")
-        if path.lstat().st_uid != os.geteuid() or not stat.S_ISDIR(path.lstat().st_mode):
-            raise ResumeRefused(f"{path} is somebody else's")
-        if self._at(folder).supervised.alive and standing_of(path, offered.id) is not GrantStanding.TAKEN:
-            raise ResumeRefused(f"{uid} runs: whoever has it would lose it")
-        self._refer(uid, path)
+        permitted = _Permitted(folder, offered, where)
+        if folder.began():
+            self._check(permitted)
+        else:
+            make_private_folder(path.parent)
+        if path.parent != self.root:  # written down before it is ours, so that it is found again
+            make_private_folder(self._references)
+            write_atomic(self._references / uid, os.fsencode(path))
+        self._permitted[uid] = permitted
         try:
-            folder.moved(where)
-        except ValueError as error:  # the program's own doing: it goes on without it
-            log.warning("the context of %s is not what it was: %s", uid, error)
-        try:
-            offer(path, offered)
+            self._offer(permitted)
         except GrantRefused:
+            del self._permitted[uid]
             if owner_of(path) != self.owner:
                 (self._references / uid).unlink(missing_ok=True)
             raise
         return self._at(folder)
 
+    def _may_come(self, path: Path) -> bool:
+        """Whether a folder that is not there may come with a checkpoint: it lay where such folders lie here, too."""
+        here, there = self.root, path.parent
+        alike = there.name == here.name and [*there.parents][2:] == [*here.parents][2:]
+        return alike and os.path.normpath(path) == str(path) and not os.path.lexists(path)
+
+    def _check(self, permitted: _Permitted) -> None:
+        """Refuse a folder that is somebody else's, or whose program runs already."""
+        folder, path = permitted.folder, permitted.folder.path
+        if path.lstat().st_uid != os.geteuid() or not stat.S_ISDIR(path.lstat().st_mode):
+            raise ResumeRefused(f"{path} is somebody else's")
+        if self._at(folder).supervised.alive and standing_of(path, permitted.grant.id) is not GrantStanding.TAKEN:
+            raise ResumeRefused(f"{folder.uid} runs: whoever has it would lose it")
+
+    def _offer(self, permitted: _Permitted) -> None:
+        """Offer the grant, if the folder is there, and nobody has taken it back meanwhile. May be repeated."""
+        folder = permitted.folder
+        with self._offering:
+            if self._permitted.get(folder.uid) != permitted or not folder.began():
+                return
+            self._check(permitted)
+            if standing_of(folder.path, permitted.grant.id) in (GrantStanding.OFFERED, GrantStanding.TAKEN):
+                return
+            try:
+                folder.moved(permitted.where)
+            except ValueError as error:  # the program's own doing: it goes on without it
+                log.warning("the context of %s is not what it was: %s", folder.uid, error)
+            offer(folder.path, permitted.grant)
+
     async def thawed(self, uid: str, grant: str) -> ProcessAttempt:
         """Wait until its supervisor has taken the grant and said who it is now."""
-        expected = self.expected.get(uid)
-        if expected is not None and self.watch is not None:
-            return await self._arrived(uid, expected, self.watch)
-        folder = self._home(uid)
+        permitted = self._permitted.get(uid)
+        folder = self._home(uid) if permitted is None else permitted.folder
         if folder is None or self.watch is None:
             raise ResumeRefused(f"{uid} was never permitted to go on here")
-        return await self._taken(uid, folder, grant, self.watch)
-
-    async def _arrived(self, uid: str, expected: ExpectedFolder, watch: FileWatch) -> ProcessAttempt:
-        """Wait until its folder is there, grant it, and wait until it runs.
-
-        A thaw that failed has taken the folder away again, and the next one brings it anew: with a grant neither time,
-        so this one is given again.
-        """
-        came: list[ProcessAttempt] = []
-
-        async def taken(folder: AttemptFolder, over: anyio.CancelScope) -> None:
-            came.append(await self._taken(uid, folder, expected.grant.id, watch))
-            over.cancel()
-
         try:
-            with watch.watching(expected.folder.parent, arrivals=True) as arrivals:
-                while not came:
-                    arrivals.rearm()
-                    folder = await self._granted_on_arrival(uid, expected)
-                    async with anyio.create_task_group() as tasks:
-                        if folder is not None:
-                            tasks.start_soon(taken, folder, tasks.cancel_scope)
-                        await arrivals.wait()
-                        tasks.cancel_scope.cancel()
-        except OSError as error:
-            raise WorkerTrouble(f"nobody can tell whether the folder of {uid} is there: {error}") from error
-        return came[0]
-
-    async def _granted_on_arrival(self, uid: str, expected: ExpectedFolder) -> AttemptFolder | None:
-        """Grant it if its folder is there, and if that is still wanted; give the folder."""
-        async with self.granting:
-            if self.expected.get(uid) is not expected:
-                return None  # it was given back
-            if await anyio.to_thread.run_sync(checkpoint_of, expected.folder) != expected.checkpoint:
-                return None
-            await anyio.to_thread.run_sync(self._permit, uid, expected.folder, expected.grant, expected.where)
-            return self._home(uid)
-
-    async def _taken(self, uid: str, folder: AttemptFolder, grant: str, watch: FileWatch) -> ProcessAttempt:
-        try:
-            with watch.watching(folder.path, arrivals=True) as arrivals:
+            with self.watch.watching(folder.root, arrivals=True) as comings:
                 while True:
-                    arrivals.rearm()
-                    if await anyio.to_thread.run_sync(_came_back, folder.path, grant):
+                    comings.rearm()
+                    if permitted is not None:
+                        await anyio.to_thread.run_sync(self._offer, permitted)
+                    if await self._taken_in(folder, grant, comings):
                         return self._at(folder)
-                    await arrivals.wait()
         except OSError as error:
             raise WorkerTrouble(f"nobody can tell whether {uid} runs: {error}") from error
 
+    async def _taken_in(self, folder: AttemptFolder, grant: str, comings: Growth) -> bool:
+        """Wait until the grant was taken in the folder that is there now, or another one may be; say which."""
+        assert self.watch is not None
+        try:
+            with self.watch.watching(folder.path, arrivals=True) as arrivals:
+                while not comings.seen:
+                    arrivals.rearm()
+                    if await anyio.to_thread.run_sync(_came_back, folder.path, grant):
+                        return True
+                    await either(arrivals, comings)
+        except FileNotFoundError:
+            await comings.wait()
+        return False
+
     async def revoke(self, uid: str, grant: str) -> ProcessAttempt | None:
         """Take the grant back, unless its supervisor has it."""
-        self.expected.pop(uid, None)  # from here on no folder that comes gets it
+        await anyio.to_thread.run_sync(self._offer_no_more, uid)
+        folder = self._home(uid)
+        if folder is None:  # it never came to be offered
+            return None
         try:
-            async with self.granting:
-                folder = self._home(uid)
-                if folder is None:  # it never came to be offered
-                    return None
-                standing = await anyio.to_thread.run_sync(withdraw, folder.path, grant)
+            standing = await anyio.to_thread.run_sync(withdraw, folder.path, grant)
         except OSError as error:
             raise WorkerTrouble(f"the grant of {uid} cannot be taken back: {error}") from error
         return self._at(folder) if standing is GrantStanding.TAKEN else None
+
+    def _offer_no_more(self, uid: str) -> None:
+        with self._offering:
+            self._permitted.pop(uid, None)
 
     async def let_go(self, uid: str) -> None:
         """Say in its folder that it is nobody's."""
@@ -365,23 +352,29 @@ class ProcessRuntime:
             raise WorkerTrouble(f"{uid} cannot be let go: {error}") from error
 
     def _let_go(self, uid: str) -> None:
+        self._offer_no_more(uid)
         folder = self._home(uid)
         if folder is not None and owner_of(folder.path) in (None, self.owner):
             let_go(folder.path)
-        (self._references / uid).unlink(missing_ok=True)
+        place = self._place(uid)
+        if place.parent != self.root:
+            _forget(self._references / uid, AttemptFolder(place.parent, uid, self.one_log))
 
     @property
     def _references(self) -> Path:
         return self.root.parent / MOVED
 
     def _home(self, uid: str) -> AttemptFolder | None:
-        """Find the folder of an attempt, here or where it began."""
-        try:
-            path = Path(os.fsdecode(read_bounded(self._references / uid, MAX_PATH_BYTES)))
-        except FileNotFoundError:
-            path = self.root / uid
+        """Find the folder of an attempt, here or where it began; None if it is not there."""
+        path = self._place(uid)
         folder = AttemptFolder(path.parent, uid, self.one_log)
         return folder if folder.path == path and folder.began() else None
+
+    def _place(self, uid: str) -> Path:
+        try:
+            return Path(os.fsdecode(read_bounded(self._references / uid, MAX_PATH_BYTES)))
+        except FileNotFoundError:
+            return self.root / uid
 
     def _at(self, folder: AttemptFolder) -> ProcessAttempt:
         """Return an attempt as its files say it is now."""
@@ -442,20 +435,12 @@ class ProcessRuntime:
         return folders
 
 
-def checkpoint_of(folder: Path) -> str:
-    """Say which checkpoint the folder of an attempt was packed into, or came with; empty: none. Blocks.
-
-    Raises:
-        OSError: it cannot be looked at.
-    """
-    try:
-        found = decode_json(read_bounded(folder / CARRIED, MAX_MARK_BYTES, below=folder))
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError):
-        return ""
-    match found:
-        case {"checkpoint": str(checkpoint)}:
-            return checkpoint
-    return ""
+def _forget(reference: Path, folder: AttemptFolder) -> None:
+    """Remove what says where an attempt is that began elsewhere, and the folders above it in which nothing is."""
+    reference.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # something else is in there
+        for above in (folder.root, *folder.root.parents[:2]):
+            above.rmdir()
 
 
 def _came_back(folder: Path, grant: str) -> bool:

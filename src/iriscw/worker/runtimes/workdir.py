@@ -25,7 +25,7 @@ from pathlib import Path
 import attrs
 
 from iriscw._errors import InvalidArgument
-from iriscw.files import decode_json, make_private_folder, read_bounded, remove_tree, write_atomic
+from iriscw.files import TEMPORARY_PREFIX, decode_json, make_private_folder, read_bounded, remove_tree, write_atomic
 from iriscw.rpc.limits import MAX_RESULT_BYTES
 from iriscw.task.environment import (
     CONTEXT_FILE,
@@ -183,7 +183,10 @@ def _size(path: Path) -> int:
 def folders_below(root: Path) -> list[Path]:
     """List what is in the folder of the attempts, in the order of the names; nothing if there is none.
 
+    What somebody is putting there, or has put aside, is left out.
+
     Raises:
         OSError: it cannot be read.
     """
-    return sorted(root.iterdir()) if root.exists() else []
+    found = root.iterdir() if root.exists() else ()
+    return sorted(path for path in found if not path.name.startswith(TEMPORARY_PREFIX))

@@ -4129,12 +4129,6 @@ class Resumption(betterproto2.Message):
     As the worker that had it said; empty: not told.
     """
 
-    carried_by: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
-    """
-    The checkpoint that its folder is a part of: a thaw puts the folder in its place, and the grant is offered when it is
-    there. Empty: the folder is there.
-    """
-
 
 default_message_pool.register_message("iriscw.v1", "Resumption", Resumption)
 
