@@ -21,7 +21,16 @@ from iriscw.jobs.actor import JobsConfig, jobs_child
 from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.jobs.settings import JobSettings
-from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, FrozenAttempt, ThawAttempt, ThawedAttempt
+from iriscw.jobs.suspension.effects import (
+    DropCheckpoint,
+    FreezeAttempt,
+    FrozenAttempt,
+    StoreCheckpoint,
+    StoredCheckpoint,
+    ThawAttempt,
+    ThawedAttempt,
+)
+from iriscw.jobs.suspension.messages import FollowRepositories
 from iriscw.runtime.behavior import ChildSpec
 from iriscw.testing.features import SimulatedFeature
 from iriscw.testing.simulation import SimOperation
@@ -87,7 +96,7 @@ class SimulatedJobs(SimulatedFeature):
                 self._world.network.open(operation)
             case AwaitLogs():
                 self._world.workers.logs.wait(operation)
-            case FreezeAttempt() | ThawAttempt() | DropCheckpoint():
+            case FreezeAttempt() | StoreCheckpoint() | ThawAttempt() | DropCheckpoint() | FollowRepositories():
                 self._world.freezing.perform(operation)
             case _:
                 return False
@@ -107,6 +116,13 @@ class _Nobody:
     async def freeze(self, effect: FreezeAttempt) -> FrozenAttempt:
         """Never called."""
         raise NotImplementedError
+
+    async def store(self, effect: StoreCheckpoint) -> StoredCheckpoint:
+        """Never called."""
+        raise NotImplementedError
+
+    async def follow(self, session: FollowRepositories, port: object) -> None:
+        """Never called."""
 
     async def thaw(self, effect: ThawAttempt) -> ThawedAttempt:
         """Never called."""

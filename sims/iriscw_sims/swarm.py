@@ -63,10 +63,12 @@ MOVE_CHANCES: tuple[tuple[str, int], ...] = (
     ("checkpoint damaged", 400),
     ("checkpoint stays", 200),
     ("thaw refused", 500),
+    ("suspension stored", 800),
+    ("store fails", 300),
 )
 """Chances of attempts that are suspended and resumed: see :mod:`iriscw_sims.freezing`."""
 
-LATER_MOVE_CHANCES: tuple[str, ...] = ("thaw refused",)
+LATER_MOVE_CHANCES: tuple[str, ...] = ("thaw refused", "suspension stored", "store fails")
 """Those of them that came later: drawn last, so that what was drawn before is what it ever was."""
 
 RATES: tuple[tuple[str, int], ...] = (
