@@ -14,7 +14,6 @@ import inspect
 import attrs
 
 from iriscw.freeze import freezing, thawing
-from iriscw.freeze.carried import CarriedFolder, FolderSight, FolderStanding
 from iriscw.freeze.drivers.desk import Desk
 from iriscw.freeze.messages import CancelOperation, FreezeTree, OperationEnded, ThawTree
 from iriscw.freeze.model import (
@@ -52,7 +51,7 @@ from iriscw.freeze.model import (
     ThawPlan,
     TreeProcess,
 )
-from iriscw.freeze.traits import Hindrance
+from iriscw.freeze.traits import CarriedFolder, FolderSight, FolderStanding, Hindrance
 from iriscw.runtime.vocabulary import (
     Cancel,
     CancelTimer,

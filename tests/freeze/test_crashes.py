@@ -43,7 +43,6 @@ from freeze_world import (
 )
 
 from iriscw.freeze import freezing, settling, thawing
-from iriscw.freeze.carried import CarriedFolder
 from iriscw.freeze.effects import EndTree, RestoreCuda, UnlockCuda
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
@@ -68,7 +67,7 @@ from iriscw.freeze.model import (
     VerifyFailed,
 )
 from iriscw.freeze.records import FreezeFateKnown, FreezeSealed, ThawTakenUp
-from iriscw.freeze.traits import Hindrance, Obstacle
+from iriscw.freeze.traits import CarriedFolder, Hindrance, Obstacle
 from iriscw.runtime.vocabulary import Run
 
 CRASHES = [(orphan, late) for orphan in (False, True) for late in (False, True)]

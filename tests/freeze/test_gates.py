@@ -47,7 +47,7 @@ from iriscw.freeze.model import (
     ThawPlan,
     TreeProcess,
 )
-from iriscw.freeze.traits import Hindrance, Holder, Obstacle, OpenFile
+from iriscw.freeze.traits import CarriedFolder, FolderSight, FolderStanding, Hindrance, Holder, Obstacle, OpenFile
 
 RESIDENT = 3 * 10 * MIB
 DEVICE = 2 * 100 * MIB
@@ -331,6 +331,13 @@ LOG = OpenFile("/log", 100, 1, 2, size_bytes=10, changed_ns=5, appended=True)
 DATA = OpenFile("/data", 100, 1, 3, size_bytes=10, changed_ns=5)
 HELD = attrs.evolve(DATA, guarded=True)
 ANOTHER_BOOT = attrs.evolve(HOST, boot_id="other")
+RENAMED = attrs.evolve(HOST, node="other")
+AWAY = attrs.evolve(ANOTHER_BOOT, node="other")
+CARRIED = CarriedFolder("/attempts/a1", "op-1", 0, 3, 10)
+COMES = FolderSight(FolderStanding.ABSENT, free_bytes=10)
+THERE = FolderSight(FolderStanding.SAME)
+INSIDE = attrs.evolve(DATA, path="/attempts/a1/work/data")
+BESIDE = attrs.evolve(DATA, path="/attempts/a10/work/data")
 CAME_BACK = TaskIdentity(300, 900, BOOT)
 HEIR = TaskIdentity(301, 901, BOOT)
 
@@ -353,6 +360,28 @@ HEIR = TaskIdentity(301, 901, BOOT)
         ({"files": (LOG,)}, {"files": (attrs.evolve(LOG, size_bytes=20, changed_ns=6),)}, {}, ""),
         ({"files": (LOG,)}, {"files": (attrs.evolve(LOG, inode=4),)}, {}, ""),
         ({"files": (LOG,)}, {"files": (None,)}, {}, "files"),
+        ({"files": (DATA,)}, {"host": AWAY, "files": (attrs.evolve(DATA, device=9, inode=4),)}, {}, ""),
+        ({"files": (DATA,)}, {"host": AWAY, "files": (attrs.evolve(DATA, size_bytes=9),)}, {}, "files"),
+        ({"files": (LOG,)}, {"host": AWAY, "files": (attrs.evolve(LOG, changed_ns=9),)}, {}, "files"),
+        ({"files": (LOG,)}, {"host": AWAY, "files": (attrs.evolve(LOG, changed_ns=9),)}, {"force": True}, ""),
+        ({"files": (DATA,)}, {"host": ANOTHER_BOOT, "files": (attrs.evolve(DATA, inode=4),)}, {}, "files"),
+        ({"files": (DATA,)}, {"host": RENAMED, "files": (attrs.evolve(DATA, inode=4),)}, {}, "files"),
+        ({"carried": CARRIED, "files": (INSIDE, DATA)}, {"folder": COMES, "files": (None, DATA)}, {}, ""),
+        ({"carried": CARRIED, "files": (INSIDE, BESIDE)}, {"folder": COMES, "files": (None, None)}, {}, "files"),
+        ({"carried": CARRIED, "files": (INSIDE,)}, {"folder": THERE, "files": (INSIDE,)}, {}, ""),
+        ({"carried": CARRIED, "files": (INSIDE,)}, {"folder": THERE, "files": (None,)}, {}, "files"),
+        ({"carried": CARRIED, "files": (INSIDE,)}, {"folder": THERE, "host": AWAY, "files": (None,)}, {}, ""),
+        ({"carried": CARRIED}, {"folder": attrs.evolve(COMES, free_bytes=9)}, {}, "folder"),
+        ({"carried": CARRIED}, {"folder": attrs.evolve(COMES, trouble="no")}, {"force": True}, "folder"),
+        ({"carried": CARRIED}, {"folder": attrs.evolve(COMES, standing=FolderStanding.LEFT)}, {}, ""),
+        ({"carried": CARRIED}, {"folder": attrs.evolve(COMES, standing=FolderStanding.KEPT)}, {}, "folder"),
+        (
+            {"carried": CARRIED},
+            {"folder": attrs.evolve(COMES, standing=FolderStanding.KEPT)},
+            {"force": True},
+            "folder",
+        ),
+        ({"carried": CARRIED}, {"folder": attrs.evolve(THERE, trouble="no", free_bytes=0)}, {}, ""),
         ({"files": (DATA,)}, {"files": (attrs.evolve(DATA, size_bytes=20, changed_ns=6),)}, {}, ""),
         ({"files": (DATA,)}, {"files": (attrs.evolve(DATA, inode=4),)}, {}, "files"),
         ({"files": (DATA,)}, {"files": (attrs.evolve(DATA, inode=4),)}, {"force": True}, ""),

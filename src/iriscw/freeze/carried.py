@@ -88,46 +88,6 @@ class FolderInTheWay(OperationError):
     """The folder that a checkpoint carries cannot be put in its place; the text says why. What was there is there."""
 
 
-@attrs.frozen
-class CarriedFolder:
-    """The folder of an attempt that is a part of its checkpoint."""
-
-    path: str
-    """Absolute, with no link in it: where the images look for it."""
-    checkpoint: str
-    user: int
-    """The number of the user to whom it belongs."""
-    files: int = 0
-    size_bytes: int = 0
-    """What all of its files take, without their holes."""
-
-    def has(self, path: str) -> bool:
-        """Whether a file is carried."""
-        return path.startswith(f"{self.path}/")
-
-
-class FolderStanding(enum.Enum):
-    """What is in the place of a folder that is carried."""
-
-    ABSENT = "absent"
-    SAME = "same"
-    """The folder that was packed, or a copy of that."""
-    LEFT = "left"
-    """Another state of it, which is nobody's."""
-    KEPT = "kept"
-    """Somebody's."""
-
-
-@attrs.frozen
-class FolderSight:
-    """What a look at the place of a folder found."""
-
-    standing: FolderStanding
-    trouble: str = ""
-    """Why nothing can be put there; empty if it can."""
-    free_bytes: int = 0
-
-
 class PackedKind(enum.Enum):
     """What an entry is."""
 
@@ -279,7 +239,7 @@ def _trouble(entry: PackedEntry) -> str:
     if not (-_MAX_NS < entry.changed_ns < _MAX_NS and 0 <= entry.size_bytes <= MAX_FILE_BYTES):
         return "its time or its size is none"
     if entry.kind is not PackedKind.FILE and (entry.size_bytes or entry.extents):
-        return "it is no file, and has a size"
+        return "only a file has a size"
     if bool(entry.target) != (entry.kind in (PackedKind.LINK, PackedKind.SAME)) or "\0" in entry.target:
         return "it leads somewhere, or nowhere, and should not"
     if entry.kind is PackedKind.SAME and (name_trouble(entry.target) or entry.attributes):

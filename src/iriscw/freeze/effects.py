@@ -18,25 +18,24 @@ Dump            Criu.dump, then Processes.tree and Cuda.tasks of what is held   
 Release         HeldTree.resume; Criu.sweep where this life holds nothing       None
 EndTree         HeldTree.end or Processes.end                                   those that live
 ReadStates      Processes.living, Cuda.state of each that lives                 States
-Seal            Folders.pack where one is carried, then Artifacts.seal          Sealed
+Seal            AttemptFolders.pack where one is carried, then Artifacts.seal   Sealed
 Publish         Artifacts.publish                                               None
 Discard         Artifacts.discard                                               None
 Open            Artifacts.pin, and a look at what this machine is               Opened
 Verify          Artifacts.verify, or Artifacts.verify_but_pages                 None
-Restore         Folders.place where one is carried, then Criu.restore           RestoreReport
+Restore         AttemptFolders.place where one is carried, then Criu.restore    RestoreReport
 Prove           Processes.prove, then Artifacts.came_back                       what differs: a text
 Confirm         Hooks.confirm                                                   None
 AwaitPages      Criu.paging                                                     None
 Sweep           Criu.sweep                                                      tasks that were killed
-Proceed         Folders.granted and Processes.vouched, Processes.proceed        None
-LeaveFolder     Folders.leave                                                   None
+Proceed         AttemptFolders.granted and Processes.vouched, Processes.proceed None
+LeaveFolder     AttemptFolders.leave                                            None
 Unpin           Artifacts.unpin                                                 whether it is there
 =============== =============================================================== ====================
 """
 
 from __future__ import annotations
 
-from iriscw.freeze.carried import CarriedFolder, FolderSight
 from iriscw.freeze.model import (
     CriuAbility,
     CudaAbility,
@@ -59,7 +58,7 @@ from iriscw.freeze.model import (
     TaskIdentity,
     TreeProcess,
 )
-from iriscw.freeze.traits import OpenFile
+from iriscw.freeze.traits import CarriedFolder, FolderSight, OpenFile
 from iriscw.runtime.vocabulary import message
 
 
@@ -356,6 +355,8 @@ class Proceed:
     """With a guard: all tasks of the tree, those that stay stopped included."""
     below: bool = False
     """All but the first of the tasks; that one is only made ready."""
+    carried: bool = False
+    """Whether the guard's folder came with the artifact: then somebody is about to put a grant into it."""
 
 
 @message

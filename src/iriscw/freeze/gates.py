@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from iriscw.freeze.carried import FolderStanding
 from iriscw.freeze.effects import Looked, Opened
 from iriscw.freeze.model import (
     CudaState,
@@ -24,7 +23,7 @@ from iriscw.freeze.model import (
     ProcessTree,
     ThawPlan,
 )
-from iriscw.freeze.traits import Obstacle
+from iriscw.freeze.traits import FolderStanding, Obstacle
 
 VRAM_MARGIN_BYTES = 256 << 20
 """What a restore needs beside what was held: contexts, page tables. Running out once ruins the process for good."""

@@ -10,8 +10,7 @@ import enum
 import attrs
 
 from iriscw._errors import OperationError, UsageError
-from iriscw.freeze.carried import CarriedFolder
-from iriscw.freeze.traits import Hindrance, Holder, OpenFile, Traits
+from iriscw.freeze.traits import CarriedFolder, Hindrance, Holder, OpenFile, Traits
 
 MAX_TASKS = 1024
 """Processes of one tree. CRIU itself has no bound; a tree that is larger is a runaway, not a workload."""

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from iriscw.freeze.carried import CarriedFolder, FolderSight
 from iriscw.freeze.model import (
     CriuAbility,
     CudaAbility,
@@ -42,7 +41,7 @@ from iriscw.freeze.model import (
     TaskIdentity,
     TreeProcess,
 )
-from iriscw.freeze.traits import OpenFile
+from iriscw.freeze.traits import CarriedFolder, FolderSight, OpenFile
 
 KILL_PATIENCE_NS = 10_000_000_000
 """How long past its deadline a call may take to kill what it started: a process in a driver dies slowly."""
@@ -456,7 +455,7 @@ class Hooks(Protocol):
         ...
 
 
-class Folders(Protocol):
+class AttemptFolders(Protocol):
     """The folder of an attempt, where it is a part of the artifact."""
 
     async def measure(self, folder: str, checkpoint: str) -> CarriedFolder:

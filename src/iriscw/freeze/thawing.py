@@ -365,7 +365,7 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
         case Proceed() if kind == "GuardRefused":  # what it guards has not run, in no life of this thaw
             return _kill(thaw, kind, text)
         case Proceed(tries=tries) as proceed if thaw.taken_up and tries < TRIES:
-            once_more = Proceed(proceed.tasks, tries + 1, proceed.guard, proceed.tree, proceed.below)
+            once_more = Proceed(proceed.tasks, tries + 1, proceed.guard, proceed.tree, proceed.below, proceed.carried)
             return (SetTimer(KEY, AGAIN_NS, Again(once_more)),)
         case AwaitPages(operation=operation, work=work, within_ns=within_ns, tries=tries) if (
             kind not in PAGES_LOST and tries < TRIES
@@ -465,7 +465,8 @@ def _proceed(thaw: Thaw, *, below: bool = False) -> Run:
         runs = tuple(task for task in runs if task != thaw.tasks[0]) or runs
     if not below:
         return Run(KEY, Proceed(runs[:1]))
-    return Run(KEY, Proceed(runs, guard=frozen.guard, tree=thaw.tasks if frozen.guard else (), below=True))
+    tree = thaw.tasks if frozen.guard else ()
+    return Run(KEY, Proceed(runs, guard=frozen.guard, tree=tree, below=True, carried=frozen.carried is not None))
 
 
 def _paging(thaw: Thaw, ctx: Context) -> Returned:

@@ -178,3 +178,46 @@ class Holder:
         if not self.pid:
             return "a process that is not seen from here"
         return f"process {self.pid} ({self.name})" if self.name else f"process {self.pid}"
+
+
+# The folder of an attempt
+
+
+@attrs.frozen
+class CarriedFolder:
+    """The folder of an attempt that is a part of its checkpoint."""
+
+    path: str
+    """Absolute, with no link in it: where the images look for it."""
+    checkpoint: str
+    user: int
+    """The number of the user to whom it belongs."""
+    files: int = 0
+    size_bytes: int = 0
+    """What all of its files take, without their holes."""
+
+    def has(self, path: str) -> bool:
+        """Whether a file is carried."""
+        return path.startswith(f"{self.path}/")
+
+
+class FolderStanding(enum.Enum):
+    """What is in the place of a folder that is carried."""
+
+    ABSENT = "absent"
+    SAME = "same"
+    """The folder that was packed, or a copy of that."""
+    LEFT = "left"
+    """Another state of it, which is nobody's."""
+    KEPT = "kept"
+    """Somebody's."""
+
+
+@attrs.frozen
+class FolderSight:
+    """What a look at the place of a folder found."""
+
+    standing: FolderStanding
+    trouble: str = ""
+    """Why nothing can be put there; empty if it can."""
+    free_bytes: int = 0

@@ -68,7 +68,7 @@ from iriscw.freeze.model import (
     TreeChanged,
     TreeLeft,
 )
-from iriscw.freeze.ports import Artifacts, Criu, Cuda, Folders, Gpus, HeldTree, Hooks, Processes, Report
+from iriscw.freeze.ports import Artifacts, AttemptFolders, Criu, Cuda, Gpus, HeldTree, Hooks, Processes, Report
 from iriscw.freeze.traits import Obstacle
 
 Effect = TypeVar("Effect")
@@ -118,7 +118,7 @@ class Desk:
     artifacts: Artifacts
     report: Report = unseen
     together: Together = together
-    folders: Folders = attrs.field(factory=DiskFolders)
+    folders: AttemptFolders = attrs.field(factory=DiskFolders)
     _held: HeldTree | None = attrs.field(default=None, init=False)
     _pages: LazyPages | None = attrs.field(default=None, init=False)
     """What was left out when the artifact was verified. Whoever takes up a restore kills it, so it needs no record."""
@@ -202,8 +202,9 @@ class Desk:
 
     async def proceed(self, effect: Proceed) -> None:
         """Let stopped tasks run; where there is a guard, the rest only once it vouches for them."""
-        if effect.guard:
+        if effect.carried:
             await self.folders.granted(effect.guard, GRANT_NS)
+        if effect.guard:
             await self.processes.vouched(effect.tree, effect.guard, GUARD_NS)
         await self.processes.proceed(effect.tasks, below=effect.below)
 

@@ -1,4 +1,4 @@
-"""Folders of attempts behind the port ``iriscw.freeze.ports.Folders``: in threads, and given up when asked."""
+"""Folders of attempts behind the port ``iriscw.freeze.ports.AttemptFolders``: in threads, and given up when asked."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from iriscw.freeze.carried import CarriedFolder, FolderSight
 from iriscw.freeze.drivers.folder import placing
 from iriscw.freeze.drivers.folder.packing import PackStopped, measure, pack
 from iriscw.freeze.drivers.folder.unpacking import UnpackStopped
 from iriscw.freeze.model import Outcome, Progress
 from iriscw.freeze.ports import Report
+from iriscw.freeze.traits import CarriedFolder, FolderSight
 
 GRANT_LOOK_S: Final = 0.005
 """Between two looks for a grant: the folder may be a mount of another machine's, which tells of no changes."""

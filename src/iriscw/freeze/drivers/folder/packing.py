@@ -29,7 +29,6 @@ from iriscw.freeze.carried import (
     MAX_FOLDER_BYTES,
     PACK,
     ROW_BYTES,
-    CarriedFolder,
     FolderUnfit,
     PackedEntry,
     PackedKind,
@@ -40,6 +39,7 @@ from iriscw.freeze.carried import (
 )
 from iriscw.freeze.drivers.folder.marking import write_mark
 from iriscw.freeze.model import NoRoom
+from iriscw.freeze.traits import CarriedFolder
 
 PIECE_BYTES: Final = 1 << 20
 

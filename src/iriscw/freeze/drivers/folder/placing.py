@@ -29,17 +29,11 @@ from pathlib import Path
 from typing import Final
 
 from iriscw.files import TEMPORARY_PREFIX, remove_tree, sync_folder, write_atomic
-from iriscw.freeze.carried import (
-    OFFERED,
-    TAKEN,
-    CarriedFolder,
-    FolderInTheWay,
-    FolderSight,
-    FolderStanding,
-)
+from iriscw.freeze.carried import OFFERED, TAKEN, FolderInTheWay
 from iriscw.freeze.drivers.folder.marking import read_mark, write_mark
 from iriscw.freeze.drivers.folder.unpacking import unpack
 from iriscw.freeze.model import NoRoom, Outcome
+from iriscw.freeze.traits import CarriedFolder, FolderSight, FolderStanding
 from iriscw.processes.grants import LET_GO
 from iriscw.processes.identity import is_alive
 from iriscw.processes.status import StatusDamaged, read_identity

@@ -21,7 +21,6 @@ from iriscw.freeze.carried import (
     MAGIC,
     MAX_HEADER_BYTES,
     PACK,
-    CarriedFolder,
     FolderDamaged,
     FolderInTheWay,
     PackedEntry,
@@ -29,6 +28,7 @@ from iriscw.freeze.carried import (
     PackReading,
     decode,
 )
+from iriscw.freeze.traits import CarriedFolder
 
 PIECE_BYTES: Final = 1 << 20
 
