@@ -22,11 +22,11 @@ from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.jobs.settings import JobSettings
 from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
     DropCheckpoint,
     FreezeAttempt,
     FrozenAttempt,
     StoreCheckpoint,
-    StoredCheckpoint,
     ThawAttempt,
     ThawedAttempt,
 )
@@ -117,7 +117,7 @@ class _Nobody:
         """Never called."""
         raise NotImplementedError
 
-    async def store(self, effect: StoreCheckpoint) -> StoredCheckpoint:
+    async def store(self, effect: StoreCheckpoint) -> CheckpointStored:
         """Never called."""
         raise NotImplementedError
 

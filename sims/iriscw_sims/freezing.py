@@ -24,12 +24,12 @@ import attrs
 from iriscw.controller.errors import CheckpointKept
 from iriscw.jobs.model import Suspension
 from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
     DropCheckpoint,
     FreezeAttempt,
     Frozen,
     FrozenAttempt,
     StoreCheckpoint,
-    StoredCheckpoint,
     ThawAttempt,
     Thawed,
     ThawedAttempt,
@@ -89,7 +89,7 @@ class Checkpoint:
 
 
 Effect: TypeAlias = FreezeAttempt | StoreCheckpoint | ThawAttempt
-End: TypeAlias = FrozenAttempt | StoredCheckpoint | ThawedAttempt
+End: TypeAlias = FrozenAttempt | CheckpointStored | ThawedAttempt
 
 
 def machines_of(world: World) -> tuple[str, ...]:
@@ -249,14 +249,14 @@ class Freezing:
     def _stores(self, order: SimOrder, effect: StoreCheckpoint) -> None:
         found = self.checkpoints.get(effect.checkpoint)
         if found is None or order.cancelled:
-            self._ends(order, StoredCheckpoint(reason="OrderCancelled: it was cancelled"))
+            self._ends(order, CheckpointStored(reason="OrderCancelled: it was cancelled"))
         elif self.world.chance("store fails", f"attempt/{effect.uid}"):
-            self._ends(order, StoredCheckpoint(reason="StoreUnavailable: the repository does not answer"))
+            self._ends(order, CheckpointStored(reason="StoreUnavailable: the repository does not answer"))
         else:
             if found.node != effect.node:
                 self.world.move_checks.broken("C10", f"{effect.checkpoint} is not on {effect.node}, and to be stored")
             self.checkpoints[effect.checkpoint] = attrs.evolve(found, node="")
-            self._ends(order, StoredCheckpoint(REPOSITORY))
+            self._ends(order, CheckpointStored(REPOSITORY))
 
     # Leaves
 

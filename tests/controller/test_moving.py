@@ -10,11 +10,11 @@ from doors.test_agents import dialled, hello, report, until_state
 from iriscw.controller.errors import CheckpointKept
 from iriscw.jobs.errors import SuspensionRefused
 from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
     DropCheckpoint,
     FreezeAttempt,
     Frozen,
     StoreCheckpoint,
-    StoredCheckpoint,
     ThawAttempt,
     Thawed,
 )
@@ -273,7 +273,7 @@ async def test_what_is_stored_is_removed_by_any_that_has_the_repository(world):
             assert (order.move.checkpoint_id, order.move.tier, order.move.keep) == ("ck-1", "repository", False)
             await agent.end(order.operation_id, "moved")
             await until(lambda: found)
-            assert found == [StoredCheckpoint(URL, found[0].reason)]
+            assert found == [CheckpointStored(URL, found[0].reason)]
             tasks.start_soon(
                 done, moves_of(world), "drop", DropCheckpoint("suspend-u-1", "ck-1", "n1", 0, URL, ("n2",))
             )
@@ -300,7 +300,7 @@ async def test_what_is_not_stored_says_why(world, outcome, kind):
         tasks.start_soon(store)
         await agent.end((await agent.order()).operation_id, outcome, kind, "no")
         await until(lambda: found)
-        assert found == [StoredCheckpoint("", f"{kind}: no")]
+        assert found == [CheckpointStored("", f"{kind}: no")]
 
 
 async def test_what_is_to_be_stored_is_frozen_only_where_it_can_be(world):
@@ -309,7 +309,7 @@ async def test_what_is_to_be_stored_is_frozen_only_where_it_can_be(world):
         effect = attrs.evolve(effect, carries_folder=True, tier="")
         async with agent_of(world) as agent:
             await suspending(worker, uid)
-            with pytest.raises(SuspensionRefused, check=that(names="has no repository")):
+            with pytest.raises(SuspensionRefused, check=that(names="--repository")):
                 await done(moves_of(world), "freeze", effect)
         async with agent_of(world, repository=URL) as agent, anyio.create_task_group() as tasks:
             tasks.start_soon(done, moves_of(world), "freeze", effect)

@@ -36,12 +36,12 @@ from iriscw.jobs.messages import (
 )
 from iriscw.jobs.model import AttemptEnd, AwaitLogs, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
     DropCheckpoint,
     FreezeAttempt,
     Frozen,
     FrozenAttempt,
     StoreCheckpoint,
-    StoredCheckpoint,
     ThawAttempt,
     Thawed,
     ThawedAttempt,
@@ -90,7 +90,7 @@ ANSWERS = {
         ThawedAttempt(Thawed.REFUSED),
         OSError("no agent"),
     ),
-    StoreCheckpoint: (StoredCheckpoint("s3://c"), StoredCheckpoint(reason="no"), OSError("no agent")),
+    StoreCheckpoint: (CheckpointStored("s3://c"), CheckpointStored(reason="no"), OSError("no agent")),
     DropCheckpoint: (None, OSError("no agent")),
 }
 """What may become of what agents are asked for."""

@@ -174,6 +174,18 @@ def workers_have_what_lives(walk):
         assert {*walk.orders} - deserted == {*walk.ledger.live} - deserted
 
 
+def test_only_a_word_about_its_grant_gives_it_back():
+    """A worker where it was suspended before may say so late: it has not heard of the grant, and may have it yet."""
+    walk = Walk(command_spec(), suspends=True)
+    is_coming_back(walk)
+    suspended = {"started": True, "suspension": Suspension.SUSPENDED}
+    for withdrawn in ("", "another"):
+        walk.see("u1", Observation("u1", TaskState.RUNNING, **suspended, withdrawn=withdrawn))
+        assert walk.ledger.moves["u1"].stage is Stage.RESUMING
+    walk.see("u1", Observation("u1", TaskState.RUNNING, **suspended, withdrawn=walk.has["u1"]))
+    assert walk.ledger.moves["u1"].stage is Stage.SUSPENDED
+
+
 def test_a_silent_worker_may_forget_what_came_to_nothing():
     """One that was being frozen when its worker fell silent for good, and was not: if that comes back, it is told."""
     walk = Walk(command_spec(max_retries_preemption=0), suspends=True)

@@ -13,12 +13,12 @@ from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded,
 from iriscw.jobs.messages import DescribeJob, ListJobs, ListTasks, TerminateJob
 from iriscw.jobs.model import AttemptEnd, Ending, JobState, Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
     DropCheckpoint,
     FreezeAttempt,
     Frozen,
     FrozenAttempt,
     StoreCheckpoint,
-    StoredCheckpoint,
     ThawAttempt,
     Thawed,
     ThawedAttempt,
@@ -414,7 +414,7 @@ def stored(bench):
     assert bench.freeze().carries_folder
     assert (bench.row.suspension.phase, bench.row.suspension.storing) == (Suspension.SUSPENDED, True)
     operation = bench.effect(StoreCheckpoint)
-    operation.complete(StoredCheckpoint(URL))
+    operation.complete(CheckpointStored(URL))
     bench.sim.advance(1)
     assert (bench.row.suspension.node, bench.row.suspension.repository) == ("", URL)
     return operation.effect
@@ -460,7 +460,7 @@ def test_a_node_that_does_not_take_it_is_followed_by_another():
     assert bench.drop().tried == (first, second)
 
 
-@pytest.mark.parametrize("ended", [StoredCheckpoint(reason="NoRoom: full"), SuspensionRefused("no agent")])
+@pytest.mark.parametrize("ended", [CheckpointStored(reason="NoRoom: full"), SuspensionRefused("no agent")])
 def test_what_cannot_be_stored_stays_where_it_is(ended):
     """And it says why. What is to go on waits for the end of that; its worker is one of its own machine then."""
     bench = Bench()
@@ -542,6 +542,7 @@ def test_a_crash_before_the_order_has_left(monkeypatch):
     bench.sim.advance(40)
     bench.thaw()
     assert bench.row.uid == uid
+    assert len(bench.world.bodies.leaves) == 1
 
 
 def test_a_job_that_is_stopped_while_its_task_is_suspended():

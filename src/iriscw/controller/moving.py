@@ -30,12 +30,12 @@ from iriscw.controller.errors import CheckpointKept
 from iriscw.controller.events import ALL_NODES, CheckpointDropped, EventHub, node_key
 from iriscw.jobs.errors import SuspensionRefused
 from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
     DropCheckpoint,
     FreezeAttempt,
     Frozen,
     FrozenAttempt,
     StoreCheckpoint,
-    StoredCheckpoint,
     ThawAttempt,
     Thawed,
     ThawedAttempt,
@@ -172,7 +172,7 @@ class Moves:
         self.ends["thaw", outcome.value] += 1
         return ThawedAttempt(outcome, "" if outcome is Thawed.THAWED else _sentence(end))
 
-    async def store(self, effect: StoreCheckpoint) -> StoredCheckpoint:
+    async def store(self, effect: StoreCheckpoint) -> CheckpointStored:
         """Have a checkpoint lie in the repository of its node's agent, and no more in its tier (see the port).
 
         Raises:
@@ -184,8 +184,8 @@ class Moves:
         end = await self._end_of(view)
         self.ends["store", "stored" if end.outcome in _STORED else "kept"] += 1
         if end.outcome not in _STORED:
-            return StoredCheckpoint(reason=_sentence(end))
-        return StoredCheckpoint(await self._repository_at(effect.node), "its agent names no repository")
+            return CheckpointStored(reason=_sentence(end))
+        return CheckpointStored(await self._repository_at(effect.node), "its agent names no repository")
 
     async def drop(self, effect: DropCheckpoint) -> None:
         """Remove what a suspension left (see the port): its order is ended first, and thaws of it are waited for.

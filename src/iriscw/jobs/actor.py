@@ -32,11 +32,11 @@ from iriscw.jobs.scheduling.scheduler import SchedulerDecisions
 from iriscw.jobs.scheduling.state import Scheduler
 from iriscw.jobs.settings import DEFAULT_SETTINGS, JobSettings
 from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
     DropCheckpoint,
     FreezeAttempt,
     FrozenAttempt,
     StoreCheckpoint,
-    StoredCheckpoint,
     ThawAttempt,
     ThawedAttempt,
 )
@@ -90,7 +90,7 @@ class NoFreezer:
         """Refuse."""
         raise SuspensionRefused("there is nobody here who could thaw an attempt")
 
-    async def store(self, effect: StoreCheckpoint) -> StoredCheckpoint:
+    async def store(self, effect: StoreCheckpoint) -> CheckpointStored:
         """Refuse."""
         raise SuspensionRefused("there is nobody here who could move a checkpoint")
 

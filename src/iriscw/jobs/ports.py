@@ -40,11 +40,11 @@ from typing import Protocol
 
 from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
     DropCheckpoint,
     FreezeAttempt,
     FrozenAttempt,
     StoreCheckpoint,
-    StoredCheckpoint,
     ThawAttempt,
     ThawedAttempt,
 )
@@ -95,7 +95,7 @@ class Freezer(Protocol):
             OperationError: it cannot be thawed there. Nothing of it runs.
         """
 
-    async def store(self, effect: StoreCheckpoint) -> StoredCheckpoint:
+    async def store(self, effect: StoreCheckpoint) -> CheckpointStored:
         """Carry out :class:`~iriscw.jobs.suspension.effects.StoreCheckpoint`.
 
         Raises:

@@ -66,11 +66,11 @@ from iriscw.jobs.model import TASK_TERMINAL, Attempt, AttemptEnd, Ending, Observ
 from iriscw.jobs.settings import JobSettings
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
     FreezeAttempt,
     Frozen,
     FrozenAttempt,
     StoreCheckpoint,
-    StoredCheckpoint,
     ThawAttempt,
     Thawed,
     ThawedAttempt,
@@ -412,7 +412,7 @@ class SuspendDecisions:
                 return self._freeze_ended(ledger, message.key, message.value, ctx)
             case ThawedAttempt(outcome=outcome, reason=reason):
                 return self._thaw_ended(ledger, message.key, outcome, reason, ctx)
-            case StoredCheckpoint():
+            case CheckpointStored():
                 return self._store_ended(ledger, message.key, message.value, ctx)
         return Decision(records=(CheckpointDropped(message.effect.key),))
 
@@ -425,7 +425,7 @@ class SuspendDecisions:
             case ThawAttempt():
                 return self._thaw_ended(ledger, message.key, Thawed.UNDONE, reason, ctx)
             case StoreCheckpoint():
-                return self._store_ended(ledger, message.key, StoredCheckpoint(reason=reason), ctx)
+                return self._store_ended(ledger, message.key, CheckpointStored(reason=reason), ctx)
         drop = message.effect
         left = CheckpointLeft(ledger.job_id, drop.key, drop.checkpoint, drop.node, reason, ctx.wall)
         return Decision(records=(CheckpointDropped(drop.key, reason),), commands=(Emit(left),))
@@ -466,7 +466,7 @@ class SuspendDecisions:
 
     # Storing
 
-    def _store_ended(self, ledger: JobLedger, key: Any, value: StoredCheckpoint, ctx: Context) -> Outcome:
+    def _store_ended(self, ledger: JobLedger, key: Any, value: CheckpointStored, ctx: Context) -> Outcome:
         """Its checkpoint lies in the repository, or where it was; from there it may go on."""
         _, index, uid = key
         move = ledger.moves.get(uid)

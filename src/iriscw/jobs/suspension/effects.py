@@ -85,7 +85,7 @@ class StoreCheckpoint:
 
 
 @message
-class StoredCheckpoint:
+class CheckpointStored:
     """What became of that: the URL of the repository that has it; empty: it is where it was, for ``reason``."""
 
     repository: str = ""
