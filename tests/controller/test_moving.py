@@ -305,8 +305,8 @@ async def test_what_is_not_stored_says_why(world, outcome, kind):
 
 async def test_what_is_to_be_stored_is_frozen_only_where_it_can_be(world):
     """Its folder is carried, and its agent has a repository; else it runs on."""
-    async with running(world) as (worker, uid, effect):
-        effect = attrs.evolve(effect, carries_folder=True, tier="")
+    async with running(world) as (worker, uid, plain):
+        effect = attrs.evolve(plain, carries_folder=True, tier="")
         async with agent_of(world) as agent:
             await suspending(worker, uid)
             with pytest.raises(SuspensionRefused, check=that(names="--repository")):
@@ -320,19 +320,18 @@ async def test_what_is_to_be_stored_is_frozen_only_where_it_can_be(world):
 
 async def test_who_has_which_repository_is_told_as_agents_come_and_go(world):
     """All of it each time, and only when it changes."""
+    told = []
 
     class Port:
-        told = []
-
         async def send(self, item):
-            self.told.append(dict(item.nodes))
+            told.append(dict(item.nodes))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(moves_of(world).follow, FollowRepositories(), Port())
-        await until(lambda: Port.told == [{}])
+        await until(lambda: told == [{}])
         async with agent_of(world, "n1", repository=URL), agent_of(world, "n2"):
-            await until(lambda: Port.told[1:] == [{"n1": URL}])
-        await until(lambda: Port.told[2:] == [{}])
+            await until(lambda: told[1:] == [{"n1": URL}])
+        await until(lambda: told[2:] == [{}])
         tasks.cancel_scope.cancel()
 
 
