@@ -17,6 +17,8 @@ from real_trees import why_not
 
 from iriscw.agent.local import Local
 from iriscw.agent.machine import this_machine
+from iriscw.checkpoint.messages import MoveCheckpoint
+from iriscw.checkpoint.model import MovePlan
 from iriscw.freeze.drivers.identities import to_task
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import CriuOptions, FreezePlan, Numbers, Outcome, ThawPlan
@@ -78,13 +80,15 @@ async def nodes(tmp_path, monkeypatch):
     if why_not():
         pytest.skip(why_not())
     monkeypatch.setenv("IRISCW_RAM_DIR", str(tmp_path / "ram"))
-    local = this_machine(tmp_path / "freezing")
+    (tmp_path / "kept").mkdir()
+    local = this_machine(tmp_path / "freezing", repository=f"file://{tmp_path / 'kept'}")
     made = [Node(tmp_path / "workers", worker, local) for worker in ("a", "b")]
     yield made
     for node in made:
         for attempt in await node.runtime.adopt():
             await attempt.stop(0)
         node.close()
+    await local.machine.tiers.aclose()
 
 
 def numbers(path: Path) -> list[int]:
@@ -143,7 +147,8 @@ async def resumed(node: Node, folder: Path, checkpoint: str, grant: str):
 async def test_an_attempt_goes_on_where_its_folder_was_not(nodes) -> None:
     """Its folder comes with it: what it wrote before and after is one log, and its result is where it looks for it.
 
-    It goes back, too, to where an older state of its folder lies; and what nobody granted takes nothing away.
+    The checkpoint is in the repository alone meanwhile. It goes back, too, to where an older state of its folder lies;
+    and what nobody granted takes nothing away.
     """
     a, b = nodes
     spec = AttemptSpec(facts("a1"), argv=(sys.executable, "-c", COUNTING))
@@ -152,11 +157,14 @@ async def test_an_attempt_goes_on_where_its_folder_was_not(nodes) -> None:
     await anyio.to_thread.run_sync(log.touch)
     await counts_on(log)
     await suspended(a, attempt, "ck-1")
+    moved = await a.local.run(MoveCheckpoint(MovePlan("mv-1", "ck-1", "repository")))
+    assert moved.outcome is Outcome.MOVED, moved
     frozen_at = len(numbers(log))
     kept = folder.parent.parent / "kept"
     folder.rename(kept)
     folder.parent.rmdir()
 
+    assert await b.local.fetch("ck-1", "disk") is not None
     end, moved = await resumed(b, folder, "ck-1", "g1")
     assert end.outcome is Outcome.THAWED, end
     assert owner_of(folder) == "b/1"

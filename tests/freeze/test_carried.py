@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.freeze.carried import (
+    MAGIC,
     MAX_DEPTH,
+    PACK,
     FolderDamaged,
     FolderUnfit,
     PackedEntry,
@@ -54,6 +56,17 @@ def test_what_is_written_is_read(entry):
     assert line.count(b"\n") == 1
     assert decode(line) == entry
     assert decode(encode_end(7)) == 7
+
+
+def test_golden():
+    """The first version's lines are read by every later one."""
+    line = (
+        b'{"attributes":[["user.a","eA=="]],"changed_ns":1,"extents":[[0,3]],"group":0,"kind":"file","mode":384,'
+        b'"path":"a","size_bytes":3,"target":"","user":0}\n'
+    )
+    entry = attrs.evolve(FILE, attributes=(("user.a", b"x"),))
+    assert (encode(entry), decode(line)) == (line, entry)
+    assert (encode_end(2), MAGIC, PACK) == (b'{"end": 2}\n', b"iriscw-folder 1\n", "folder.pack")
 
 
 ESCAPES = ["../a", "a/../../b", "/a", "a//b", "a/", ".", "a/./b", "a\0b", "x" * 256, "/".join("a" * (MAX_DEPTH + 1))]

@@ -333,6 +333,8 @@ def test_a_thaw_with_its_folder_and_a_crash_at_every_boundary(grant):
     assert {*outcomes} - {None} == ({Outcome.THAWED, Outcome.FAILED} if grant else {Outcome.FAILED})
     for fault in every_fault(PLACE_FAULTS, (1,)):
         thaw_everywhere([fault], grant=grant, carries_folder=True)
+    for number in range(1, 100):
+        thaw_with(frozen_world(grant=grant, carries_folder=True), cancel_at=number)
 
 
 def test_a_folder_that_cannot_be_left_is_said():

@@ -8,7 +8,7 @@ from pathlib import Path
 from iriscw import errors, files
 from iriscw.agent import claims, errors as of_agents, local
 from iriscw.checkpoint import model as of_checkpoints
-from iriscw.freeze import model
+from iriscw.freeze import carried, model
 from iriscw.objects import ports as of_stores
 
 TESTS = Path(__file__).parents[1]
@@ -16,7 +16,7 @@ PAGE = TESTS.parent / "docs" / "fault-matrix.md"
 
 TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 ERROR = re.compile(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)`")
-MODULES = (errors, files, model, of_checkpoints, of_stores, of_agents, local, claims)
+MODULES = (carried, errors, files, model, of_checkpoints, of_stores, of_agents, local, claims)
 """What has errors of a machine."""
 
 IN_AN_END = {"GateRefused", "Interrupted"}

@@ -321,8 +321,10 @@ def _files(plan: ThawPlan, opened: Opened) -> str:
         if now is None:
             return f"{file.path}, which process {file.pid} has open, is not there any more: put it back"
         if away and (now.size_bytes, now.changed_ns) != (file.size_bytes, file.changed_ns):
-            was = "has another size or time of change here than where it was frozen"
-            return f"{file.path}, which process {file.pid} has open, {was}: copy it (cp -p), or --force"
+            who = f"{file.path}, which process {file.pid} has open"
+            return (
+                f"{who}, has another size or time of change here than where it was frozen: copy it (cp -p), or --force"
+            )
         same = away or (now.device, now.inode) == (file.device, file.inode)
         if not same and not file.appended:
             return f"{file.path}, which process {file.pid} has open, is another file now (--force takes that)"

@@ -14,6 +14,10 @@ is is written down beside the artifact, so that nobody makes a second one. From 
 brought to its end as a freeze that is undone: by reading the states of CUDA (:mod:`iriscw.freeze.settling`), whatever
 happened before.
 
+Where the artifact carries the folder of its supervisor, that is put in its place in RESTORING, before CRIU begins. When
+the thaw is over it is decided what stays there (``LeaveFolder``): the new folder, once a grant was taken in it, else
+what was there before.
+
 What cannot be brought to running is killed (INV-C6): a CUDA restore that ran out of memory ruins the process for good.
 
 A lazy thaw lets the tree run while most of its memory is still to come (PAGING). Who brings it is a process of its own

@@ -14,6 +14,9 @@ each one operation of the file system, so one of the latter two succeeds.
 ``let-go``                  whoever started it has: it is nobody's until the next grant
 ==========================  ====================================================================
 
+A folder that is carried to another machine has no grant but spent ones (:mod:`iriscw.freeze.carried`): whoever lets the
+program go on there offers its own, in the folder that has come.
+
 An id names one thaw. A grant that was taken or withdrawn is not offered again, whoever asks (after a crash, say).
 
 All functions block.

@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     _bug(
         "a-secret-is-written-down",
-        (FREEZING, "accept", "message.plan.hook", "None"),
+        (FREEZING, "accept", "plan_trouble(message.plan)", "''"),
     ),
     _bug(
         "images-are-not-verified",
@@ -298,7 +298,7 @@ MUTANTS = (
         (
             THAWING,
             "_proceed",
-            "Proceed(runs, guard=frozen.guard, tree=thaw.tasks if frozen.guard else (), below=True)",
+            "Proceed(runs, guard=frozen.guard, tree=tree, below=True, carried=frozen.carried is not None)",
             "Proceed(runs, below=True)",
         ),
     ),

@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from iriscw.freeze.carried import PACK, FolderDamaged, FolderInTheWay, FolderUnfit
-from iriscw.freeze.drivers.folder import placing
+from iriscw.freeze.drivers.folder import packing, placing
 from iriscw.freeze.drivers.folder.driver import DiskFolders
 from iriscw.freeze.drivers.folder.packing import PackStopped, measure, pack
 from iriscw.freeze.drivers.folder.unpacking import UnpackStopped
@@ -282,6 +282,28 @@ def test_a_folder_that_cannot_be_carried(made, monkeypatch):
         os.mknod(folder / "work" / "null", stat.S_IFCHR | 0o600, os.makedev(1, 3))
         with pytest.raises(FolderUnfit, check=that(names="null")):
             measure(str(folder), "ck-1", never())
+
+
+def test_a_folder_is_measured_while_its_program_runs(made, monkeypatch):
+    """What grows or goes in that moment is no obstacle; when it is packed, it is."""
+    folder, images = made
+    extents, names = packing._extents, packing._names
+
+    def grows(file, size):
+        with (folder / "stdout.log").open("ab") as log:
+            log.write(b"more")
+        return extents(file, size)
+
+    monkeypatch.setattr(packing, "_extents", grows)
+    carried = measure(str(folder), "ck-1", never())
+    with pytest.raises(FolderUnfit, check=that(names="stdout.log")):
+        pack(carried, images, ROOM, never(), lambda done: None)
+    monkeypatch.setattr(packing, "_extents", extents)
+    monkeypatch.setattr(packing, "_names", lambda opened: [*names(opened), "gone"])
+    carried = measure(str(folder), "ck-1", never())
+    assert carried.files > 10
+    with pytest.raises(FolderUnfit, check=that(names="gone")):
+        pack(carried, images, ROOM, never(), lambda done: None)
 
 
 async def test_it_is_given_up_when_it_is_asked_to(made):

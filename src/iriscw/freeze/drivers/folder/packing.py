@@ -46,6 +46,9 @@ PIECE_BYTES: Final = 1 << 20
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_CHANGED: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+"""What is said of a name that is not there any more, or means something else than a moment ago."""
+
 _NO_ATTRIBUTES: Final = (errno.ENOTSUP, errno.ENODATA)
 _ACCESS_LISTS: Final = ("system.posix_acl_access", "system.posix_acl_default")
 
@@ -65,6 +68,8 @@ class _Walk:
     folder: str
     look: Look
     stop: threading.Event
+    still: bool
+    """Whether nothing of it may change meanwhile: its program does not run."""
     device: int = 0
     entries: int = 0
     size_bytes: int = 0
@@ -86,7 +91,7 @@ class _Walk:
 
     def _unfit(self, path: str, why: str) -> FolderUnfit:
         shown = f"{self.folder}/{path}" if path else self.folder
-        return FolderUnfit(f"{shown!a} {why}: the folder of the attempt cannot be carried")
+        return FolderUnfit(f"the folder of the attempt cannot be carried: {shown!a} {why}")
 
     def _folder(self, folder: int, path: str, found: os.stat_result) -> None:
         if found.st_dev != self.device:
@@ -120,8 +125,11 @@ class _Walk:
                     raise self._unfit(path, "is a device")
         except PermissionError as error:
             raise self._unfit(path, f"cannot be read ({error.strerror})") from error
-        except FileNotFoundError as error:
-            raise self._unfit(path, "was removed while it was packed") from error
+        except OSError as error:
+            if error.errno not in _CHANGED:
+                raise
+            if self.still:
+                raise self._unfit(path, "was removed or replaced while it was packed") from error
 
     def _file(self, folder: int, name: str, path: str, found: os.stat_result) -> None:
         key = found.st_dev, found.st_ino
@@ -135,10 +143,10 @@ class _Walk:
         with _opened(name, _FILE, folder) as file:
             found = os.fstat(file)
             if not stat.S_ISREG(found.st_mode):
-                raise self._unfit(path, "was replaced while it was packed")
+                raise OSError(errno.ENOENT, "it is something else by now", name)
             self._tell(path, PackedKind.FILE, found, file)
             after = os.fstat(file)
-        if (after.st_size, after.st_mtime_ns) != (found.st_size, found.st_mtime_ns):
+        if self.still and (after.st_size, after.st_mtime_ns) != (found.st_size, found.st_mtime_ns):
             raise self._unfit(path, "was changed while it was packed")
 
     def _tell(self, path: str, kind: PackedKind, found: os.stat_result, opened: int = -1, target: str = "") -> None:
@@ -161,8 +169,7 @@ class _Walk:
         self.entries += 1
         self.size_bytes += entry.data_bytes
         if self.entries > MAX_ENTRIES or self.size_bytes > MAX_FOLDER_BYTES:
-            most = f"more than {MAX_ENTRIES} files, or {MAX_FOLDER_BYTES >> 30} GiB"
-            raise FolderUnfit(f"{self.folder!a} has {most}: the folder of the attempt cannot be carried")
+            raise self._unfit("", f"has more than {MAX_ENTRIES} files, or {MAX_FOLDER_BYTES >> 30} GiB")
         self.look(entry, opened)
 
     def _attributes(self, path: str, opened: int) -> tuple[tuple[str, bytes], ...]:
@@ -215,13 +222,13 @@ def _extents(file: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def measure(folder: str, checkpoint: str, stop: threading.Event) -> CarriedFolder:
-    """Say how much a folder is, and refuse one that cannot be carried.
+    """Say how much a folder is, and refuse one that cannot be carried. Its program may run, and change it meanwhile.
 
     Raises:
         FolderUnfit: it cannot be; the text says what is in the way.
         OSError: it cannot be read.
     """
-    walk = _Walk(folder, lambda entry, opened: None, stop)
+    walk = _Walk(folder, lambda entry, opened: None, stop, still=False)
     user = walk.all()
     return CarriedFolder(folder, checkpoint, user, walk.entries, walk.size_bytes + ROW_BYTES * walk.entries)
 
@@ -254,7 +261,7 @@ def pack(
         with os.fdopen(target, "wb", buffering=PIECE_BYTES) as file:
             writing = _Writing(file, left, stop, report)
             writing.write(MAGIC)
-            walk = _Walk(carried.path, writing.entry, stop)
+            walk = _Walk(carried.path, writing.entry, stop, still=True)
             walk.all()
             writing.write(encode_end(walk.entries))
     except OSError as error:
