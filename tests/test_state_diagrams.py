@@ -12,7 +12,7 @@ from iriscw.checkpoint.model import MovePhase
 from iriscw.fleet.lifecycle import POD_TABLE, SLICE_TABLE, PodState, SliceState
 from iriscw.freeze import freezing, thawing
 from iriscw.freeze.model import FreezePhase, ThawPhase
-from iriscw.worker.lifecycle import TRANSITIONS
+from iriscw.worker.attempt import TRANSITIONS
 from iriscw.worker.model import AttemptPhase
 
 PAGE = Path(__file__).parents[1] / "docs" / "internals" / "states.md"
@@ -80,7 +80,7 @@ def of_move() -> Iterable[Arrow]:
 DIAGRAMS = {
     "A slice": ("fleet.lifecycle.SLICE_TABLE", SliceState.REQUESTED, list(of_events(SLICE_TABLE))),
     "A worker's place in a slice": ("fleet.lifecycle.POD_TABLE", PodState.VACANT, list(of_events(POD_TABLE))),
-    "An attempt on its worker": ("worker.lifecycle.TRANSITIONS", AttemptPhase.NEW, list(of_records(TRANSITIONS))),
+    "An attempt on its worker": ("worker.attempt.TRANSITIONS", AttemptPhase.NEW, list(of_records(TRANSITIONS))),
     "A freeze": ("freeze.freezing.PHASES", FreezePhase.LOOKING, list(of_freeze())),
     "A move": ("checkpoint.moving.PHASES", MovePhase.OPENING, list(of_move())),
     "A thaw": ("freeze.thawing.PHASES", ThawPhase.OPENING, list(of_thaw())),

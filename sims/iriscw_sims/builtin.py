@@ -21,7 +21,16 @@ from iriscw.jobs.actor import JobsConfig, jobs_child
 from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.jobs.settings import JobSettings
-from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, FrozenAttempt, ThawAttempt, ThawedAttempt
+from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
+    DropCheckpoint,
+    FreezeAttempt,
+    FrozenAttempt,
+    StoreCheckpoint,
+    ThawAttempt,
+    ThawedAttempt,
+)
+from iriscw.jobs.suspension.messages import FollowRepositories
 from iriscw.runtime.behavior import ChildSpec
 from iriscw.testing.features import SimulatedFeature
 from iriscw.testing.simulation import SimOperation
@@ -73,7 +82,10 @@ class SimulatedJobs(SimulatedFeature):
         pace = self._world.pace
         limits = RegistryLimits(finished=pace.finished_jobs)
         settings = JobSettings(
-            lease_grace_ns=pace.lease_grace, logs_bound_ns=pace.logs_bound, suspend_limit_ns=pace.suspend_limit
+            lease_grace_ns=pace.lease_grace,
+            logs_bound_ns=pace.logs_bound,
+            suspend_limit_ns=pace.suspend_limit,
+            longest_doubt_ns=min(JobSettings().longest_doubt_ns, pace.suspend_limit),
         )
         return (jobs_child(_Nobody(), _Nobody(), JobsConfig(limits=limits, settings=settings), _Nobody()),)
 
@@ -84,7 +96,7 @@ class SimulatedJobs(SimulatedFeature):
                 self._world.network.open(operation)
             case AwaitLogs():
                 self._world.workers.logs.wait(operation)
-            case FreezeAttempt() | ThawAttempt() | DropCheckpoint():
+            case FreezeAttempt() | StoreCheckpoint() | ThawAttempt() | DropCheckpoint() | FollowRepositories():
                 self._world.freezing.perform(operation)
             case _:
                 return False
@@ -104,6 +116,13 @@ class _Nobody:
     async def freeze(self, effect: FreezeAttempt) -> FrozenAttempt:
         """Never called."""
         raise NotImplementedError
+
+    async def store(self, effect: StoreCheckpoint) -> CheckpointStored:
+        """Never called."""
+        raise NotImplementedError
+
+    async def follow(self, session: FollowRepositories, port: object) -> None:
+        """Never called."""
 
     async def thaw(self, effect: ThawAttempt) -> ThawedAttempt:
         """Never called."""

@@ -1,9 +1,12 @@
 """Those who freeze and thaw attempts in the simulated fleet: the agent of a machine, its orders, and its checkpoints.
 
 Theory of operation. All workers are on one machine, as they are on the local platform: a checkpoint is of one machine,
-and on it any worker may have the attempt next. An order has a key, and the same key again is the same order, whichever
-life of the controller asks: orders go on while it is down. Each takes its time; then the agent does what it was told,
-fails and says so, or is replaced in the midst of it, and nobody can say what it did.
+and on it any worker may have the attempt next. In plans in which suspensions are stored there are two machines, whose
+agents share a repository: what is stored is thawed on either, which keeps a copy of what it fetched for that.
+
+An order has a key, and the same key again is the same order, whichever life of the controller asks: orders go on while
+it is down. Each takes its time; then the agent does what it was told, fails and says so, finds that it cannot be done
+on this machine as that is, or is replaced in the midst of it, and nobody can say what it did.
 
 A program that is brought back takes the grant that is on offer in its attempt's folder, which a worker put there. If
 there is none, or its worker has lost its lease, it ends before it has run: the thaw has failed.
@@ -13,6 +16,7 @@ What really exists is here for checks: :attr:`Freezing.checkpoints`, and which o
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -20,14 +24,18 @@ import attrs
 from iriscw.controller.errors import CheckpointKept
 from iriscw.jobs.model import Suspension
 from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
     DropCheckpoint,
     FreezeAttempt,
     Frozen,
     FrozenAttempt,
+    StoreCheckpoint,
     ThawAttempt,
     Thawed,
     ThawedAttempt,
 )
+from iriscw.jobs.suspension.messages import FollowRepositories, NodeRepositories
+from iriscw.jobs.suspension.moves import store_key
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing.simulation import SimOperation
 from iriscw_sims.attempts import Program, SimAttempt
@@ -38,6 +46,11 @@ if TYPE_CHECKING:
 
 MACHINE: Final = "host"
 """Where all workers are, as they and the agent name it."""
+
+STORED: Final = "suspension stored"
+"""The chance that what is suspended is to be stored."""
+
+REPOSITORY: Final = "s3://checkpoints"
 
 LONGEST_S: Final = 4
 """What a freeze or a thaw takes, at most."""
@@ -69,10 +82,25 @@ class Checkpoint:
     uid: str
     program: Program
     log_bytes: int
+    node: str
+    """The machine that has it; empty: the repository."""
+    copies: tuple[str, ...] = ()
+    """Machines that have fetched it from there."""
 
 
-Effect: TypeAlias = FreezeAttempt | ThawAttempt
-End: TypeAlias = FrozenAttempt | ThawedAttempt
+Effect: TypeAlias = FreezeAttempt | StoreCheckpoint | ThawAttempt
+End: TypeAlias = FrozenAttempt | CheckpointStored | ThawedAttempt
+
+
+def machines_of(world: World) -> tuple[str, ...]:
+    """Return where workers are."""
+    return (f"{MACHINE}-0", f"{MACHINE}-1") if STORED in dict(world.plan.rates) else (MACHINE,)
+
+
+def machine_of(world: World, worker_id: str) -> str:
+    """Return where a worker is."""
+    machines = machines_of(world)
+    return machines[zlib.crc32(worker_id.encode()) % len(machines)]
 
 
 @attrs.define(eq=False)
@@ -113,6 +141,10 @@ class Freezing:
     def perform(self, operation: SimOperation) -> None:
         """Carry an effect out."""
         effect = operation.effect
+        if isinstance(effect, FollowRepositories):
+            if len(machines_of(self.world)) > 1:
+                operation.send(NodeRepositories(tuple((each, REPOSITORY) for each in machines_of(self.world))))
+            return
         self.world.move_checks.asked(effect)
         if isinstance(effect, DropCheckpoint):
             self._drop(operation, effect)
@@ -120,7 +152,7 @@ class Freezing:
         order = self.orders.get(effect.key)
         if order is not None:
             self._follow(order, operation)
-        elif isinstance(effect, ThawAttempt):
+        elif isinstance(effect, StoreCheckpoint | ThawAttempt):
             self._follow(self._place(effect), operation)
         else:
             self._unplaced[effect.key] = operation
@@ -162,6 +194,8 @@ class Freezing:
             found = self._find(effect)
             assert found is not None
             self.world.simulation.call_after(delay, self._freezes, order, effect, *found)
+        elif isinstance(effect, StoreCheckpoint):
+            self.world.simulation.call_after(delay, self._stores, order, effect)
         else:
             self.world.simulation.call_after(delay, self._thaws, order, effect)
         return order
@@ -202,12 +236,27 @@ class Freezing:
             self._ends(order, FrozenAttempt(Frozen.UNKNOWN, reason="the agent was replaced"))
         else:
             self._keep(order, effect, worker, attempt)
-            self._ends(order, FrozenAttempt(Frozen.FROZEN, order.operation, MACHINE))
+            self._ends(order, FrozenAttempt(Frozen.FROZEN, order.operation, machine_of(self.world, worker.worker_id)))
 
     def _keep(self, order: SimOrder, effect: FreezeAttempt, worker: SimWorker, attempt: SimAttempt) -> None:
         log_bytes = attempt.log_bytes
         program = worker.freezes(attempt)
-        self.checkpoints[order.operation] = Checkpoint(effect.key, effect.uid, program, log_bytes)
+        node = machine_of(self.world, worker.worker_id)
+        self.checkpoints[order.operation] = Checkpoint(effect.key, effect.uid, program, log_bytes, node)
+
+    # Storing
+
+    def _stores(self, order: SimOrder, effect: StoreCheckpoint) -> None:
+        found = self.checkpoints.get(effect.checkpoint)
+        if found is None or order.cancelled:
+            self._ends(order, CheckpointStored(reason="OrderCancelled: it was cancelled"))
+        elif self.world.chance("store fails", f"attempt/{effect.uid}"):
+            self._ends(order, CheckpointStored(reason="StoreUnavailable: the repository does not answer"))
+        else:
+            if found.node != effect.node:
+                self.world.move_checks.broken("C10", f"{effect.checkpoint} is not on {effect.node}, and to be stored")
+            self.checkpoints[effect.checkpoint] = attrs.evolve(found, node="")
+            self._ends(order, CheckpointStored(REPOSITORY))
 
     # Leaves
 
@@ -238,19 +287,35 @@ class Freezing:
         found = self.checkpoints.get(effect.checkpoint)
         if found is None:
             self._ends(order, ThawedAttempt(Thawed.UNDONE, f"CheckpointDamaged: {effect.checkpoint} is no good"))
+        elif self.world.chance("thaw refused", about):
+            self._ends(order, ThawedAttempt(Thawed.REFUSED, "GateRefused: files: /usr/lib/libx is another one"))
+        elif not self._is_at(effect, found):
+            self._ends(order, ThawedAttempt(Thawed.UNDONE, f"ArtifactUnknown: {effect.checkpoint} is not here"))
         elif self.world.chance("thaw fails", about):
             self._ends(order, ThawedAttempt(Thawed.UNDONE, "CriuFailed: it cannot be restored"))
         elif self.world.chance("thaw lost", about):
             if self.rng.random() < 0.5:
-                self._brings_back(found)
+                self._brings_back(found, effect.node)
             self._ends(order, ThawedAttempt(Thawed.UNKNOWN, "the agent was replaced"))
-        elif self._brings_back(found):
+        elif self._brings_back(found, effect.node):
             self._ends(order, ThawedAttempt(Thawed.THAWED))
         else:
             self._ends(order, ThawedAttempt(Thawed.UNDONE, "LeaveMissing: nobody wants it to go on"))
 
-    def _brings_back(self, checkpoint: Checkpoint) -> bool:
+    def _is_at(self, effect: ThawAttempt, found: Checkpoint) -> bool:
+        """Have a machine fetch what the repository has; whether it has it then."""
+        if found.node:
+            if found.node != effect.node:
+                self.world.move_checks.broken("C10", f"{effect.checkpoint} on {found.node} is thawed on {effect.node}")
+            return found.node == effect.node
+        copies = dict.fromkeys((*found.copies, effect.node))
+        self.checkpoints[effect.checkpoint] = attrs.evolve(found, copies=tuple(copies))
+        return True
+
+    def _brings_back(self, checkpoint: Checkpoint, node: str) -> bool:
         leave = self._offers.get(checkpoint.uid)
+        if leave is not None and machine_of(self.world, leave.worker.worker_id) != node:
+            return False
         if leave is None or not leave.worker.alive or leave.worker.lease_over or not leave.attempt.returning:
             return False
         del self._offers[checkpoint.uid]
@@ -267,6 +332,11 @@ class Freezing:
             order.cancelled = True
             order.waiting.append(operation)
             return
+        store = self.orders.get(store_key(effect.key))
+        if store is not None and store.end is None:
+            store.cancelled = True
+            store.waiting.append(operation)
+            return
         if order is not None and not checkpoint:
             checkpoint = order.operation
         self.world.simulation.call_after(self._while(), self._remove, operation, checkpoint)
@@ -278,8 +348,19 @@ class Freezing:
             self.stays[operation.effect.key] = None
             operation.fail(CheckpointKept(f"{checkpoint} on {MACHINE} was not removed: its folder is busy"))
             return
-        self.checkpoints.pop(checkpoint, None)
+        gone, effect = self.checkpoints.pop(checkpoint, None), operation.effect
+        if gone is not None and effect.repository:
+            missed = [node for node in gone.copies if node not in effect.tried]
+            if missed:
+                self.world.move_checks.broken("C10", f"copies of {checkpoint} are left on {missed}")
         operation.complete()
+
+    def stranded(self, uid: str) -> bool:
+        """Whether an attempt is frozen on a machine that has no worker any more."""
+        if len(machines_of(self.world)) == 1:
+            return False
+        machines = dict.fromkeys(machine_of(self.world, each.worker_id) for each in self.world.workers.live)
+        return any(each.uid == uid and each.node and each.node not in machines for each in self.checkpoints.values())
 
     def left_over(self) -> str:
         """Say what of suspensions is left although no attempt lives; empty if nothing is."""

@@ -24,7 +24,7 @@ from iriscw.jobs.job.ledger import JobLedger, compact, evolve
 from iriscw.jobs.model import Ending, Orders, Suspension
 from iriscw.jobs.records import AttemptEnded
 from iriscw.jobs.scheduling.state import Scheduler
-from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, ThawAttempt
+from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, StoreCheckpoint, ThawAttempt
 from iriscw.jobs.suspension.messages import SuspensionChanged, SuspensionView
 from iriscw.jobs.suspension.model import SUSPENDING, Stage
 from iriscw.jobs.suspension.records import (
@@ -33,8 +33,11 @@ from iriscw.jobs.suspension.records import (
     AttemptFrozen,
     AttemptResumed,
     AttemptResuming,
+    AttemptStored,
     AttemptSuspended,
+    AttemptUnplaced,
     CheckpointDropped,
+    StoreFailed,
     SuspensionAsked,
     SuspensionUndone,
 )
@@ -49,11 +52,21 @@ if TYPE_CHECKING:
 TIMER_SLACK = SECOND
 """How much earlier than by its timeout an attempt may be stopped: its start is told a moment after it began."""
 
+WANTED: dict[type, Stage] = {
+    FreezeAttempt: Stage.FREEZING,
+    StoreCheckpoint: Stage.SUSPENDED,
+    ThawAttempt: Stage.RESUMING,
+}
+"""The stage in which each effect may be asked for."""
+
 LEADS_TO: dict[type, Stage] = {
     SuspensionAsked: Stage.ASKED,
     AttemptFreezing: Stage.FREEZING,
     AttemptFrozen: Stage.FROZEN,
     AttemptSuspended: Stage.SUSPENDED,
+    AttemptUnplaced: Stage.SUSPENDED,
+    AttemptStored: Stage.SUSPENDED,
+    StoreFailed: Stage.SUSPENDED,
     SuspensionUndone: Stage.RUNS,
     AttemptResuming: Stage.RESUMING,
     AttemptResumed: Stage.RUNS,
@@ -183,8 +196,8 @@ class MoveChecks:
         elsewhere = (known.worker_id, known.incarnation) != (worker.worker_id, worker.incarnation)
         return known.away or elsewhere or (move.stage is Stage.RESUMING and not move.told)
 
-    def asked(self, effect: FreezeAttempt | ThawAttempt | DropCheckpoint) -> None:
-        """Somebody is to freeze, thaw or remove."""
+    def asked(self, effect: FreezeAttempt | StoreCheckpoint | ThawAttempt | DropCheckpoint) -> None:
+        """Somebody is to freeze, store, thaw or remove."""
         if isinstance(effect, DropCheckpoint):
             made = self.world.freezing.orders.get(effect.key)
             uid = "" if made is None else made.effect.uid
@@ -192,7 +205,7 @@ class MoveChecks:
             if move is not None and move.stage is not Stage.RUNS and effect.key == f"suspend-{uid}-{move.number}":
                 self.broken("C10", f"the checkpoint of {uid}, which is {move.stage.value}, is to be removed")
             return
-        wanted = Stage.FREEZING if isinstance(effect, FreezeAttempt) else Stage.RESUMING
+        wanted = WANTED[type(effect)]
         move = self.moves.get(effect.uid)
         if move is None or move.stage is not wanted:
             stage = "over" if move is None else move.stage.value
@@ -249,6 +262,13 @@ class MoveChecks:
                     self._leaves(uid, move)
                 if move.frozen_at >= 0:
                     move.unseen += world.simulation.now - move.frozen_at
+            case AttemptStored() | StoreFailed():
+                if before is not Stage.SUSPENDED:
+                    self.broken("C10", f"{uid} is stored, and was {before.value} by the disk")
+            case AttemptUnplaced():
+                if before is not Stage.RESUMING:
+                    self.broken("J2", f"{uid} is given back by a worker, and none has a grant by the disk")
+                self._leaves(uid, move)
             case AttemptResuming(worker_id=worker_id, incarnation=incarnation, grant=grant):
                 known = self.jobs.attempts[uid]
                 if uid in self.jobs.running:

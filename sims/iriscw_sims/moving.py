@@ -22,6 +22,7 @@ from iriscw.jobs.model import RunOrder, Suspension
 from iriscw.jobs.suspension.messages import ResumeTask, SuspendTask
 from iriscw.runtime.envelope import Slot
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
+from iriscw_sims.freezing import STORED
 from iriscw_sims.swarm import LOST_AMID_A_MOVE, SUSPENDS
 
 if TYPE_CHECKING:
@@ -90,12 +91,13 @@ class Moving:
         self._numbers += 1
         key = f"suspend-{self._numbers}"
         tier, force = DISK if pick & 8 else RAM, bool(pick & 16)
+        store = world.chance(STORED, f"job/{order.job_id}")
 
         def answered(value: Any) -> None:
             world.move_checks.promised(key, value, gang=order.spec.group_by is not None)
 
         path = f"/jobs/{order.job_id}"
-        self._ask(Question(path, SuspendTask(order.index, key, tier, force), answered))
+        self._ask(Question(path, SuspendTask(order.index, key, tier, force, store=store), answered))
         away = (pick >> 12) % LONGEST_AWAY_S * SECOND
         world.simulation.call_after(away, self._resume, order, f"resume-{self._numbers}")
         if pick & 3 == 0:  # it is to stay after all: the wish to have it go on may be on its way, or come true
@@ -130,10 +132,13 @@ class Moving:
             question.answered(None)
 
     def heal(self) -> None:
-        """From now on whatever is suspended is to go on."""
+        """From now on whatever is suspended is to go on; the job of one that cannot is stopped."""
         world = self.world
         for uid in world.move_checks.moving():
             known = world.job_checks.attempts[uid]
+            if world.freezing.stranded(uid):  # nobody can say when there will be a worker: its user stops the job
+                world.users.terminate(known.job_id)
+                continue
             if uid in self._promised or uid in self._asked:
                 continue
             self._asked[uid] = None

@@ -24,7 +24,7 @@ from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing.simulation import SimOperation
 from iriscw_sims.attempts import changed
 from iriscw_sims.channel import Channel
-from iriscw_sims.freezing import MACHINE
+from iriscw_sims.freezing import machine_of
 
 if TYPE_CHECKING:
     from iriscw_sims.workers import SimWorker
@@ -155,7 +155,7 @@ class Network:
             worker.claims,
             Attributes({"python": "3.11"}),
             "10.0.0.1",
-            node=MACHINE,
+            node=machine_of(self.world, worker.worker_id),
         )
         world = self.world
         world.fleet_checks.dials(worker)

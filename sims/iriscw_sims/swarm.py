@@ -62,8 +62,14 @@ MOVE_CHANCES: tuple[tuple[str, int], ...] = (
     ("leave refused", 400),
     ("checkpoint damaged", 400),
     ("checkpoint stays", 200),
+    ("thaw refused", 500),
+    ("suspension stored", 800),
+    ("store fails", 300),
 )
 """Chances of attempts that are suspended and resumed: see :mod:`iriscw_sims.freezing`."""
+
+LATER_MOVE_CHANCES: tuple[str, ...] = ("thaw refused", "suspension stored", "store fails")
+"""Those of them that came later: drawn last, so that what was drawn before is what it ever was."""
 
 RATES: tuple[tuple[str, int], ...] = (
     ("api throttled", 60),
@@ -266,8 +272,12 @@ def _moves(rng: Random, safety: int) -> tuple[list[Fault], tuple[tuple[str, int]
         return [], ()
     count = rng.randrange(4, MOST_MOVES + 1)
     asked = [Fault(rng.randrange(safety), SUSPENDS, rng.getrandbits(32)) for _ in range(count)]
-    chances = tuple((name, rng.randrange(1, most + 1)) for name, most in MOVE_CHANCES if rng.random() < 0.5)
-    return [*asked, *_some(MOVE_FAULTS, 0.5, rng, safety)], chances
+    earlier = [each for each in MOVE_CHANCES if each[0] not in LATER_MOVE_CHANCES]
+    later = [each for each in MOVE_CHANCES if each[0] in LATER_MOVE_CHANCES]
+    chances = [(name, rng.randrange(1, most + 1)) for name, most in earlier if rng.random() < 0.5]
+    faults = _some(MOVE_FAULTS, 0.5, rng, safety)
+    chances += [(name, rng.randrange(1, most + 1)) for name, most in later if rng.random() < 0.5]
+    return [*asked, *faults], tuple(chances)
 
 
 def _group(rng: Random, number: int) -> GroupConfig:

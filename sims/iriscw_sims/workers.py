@@ -6,8 +6,9 @@ what ended until it is released, it reports what it has had and lost as MISSING,
 its pod, hangs, lies about its machine.
 
 What it promises of attempts that are suspended stands in ``docs/worker.md``: it says SUSPENDING before they may be
-frozen, SUSPENDED when nothing of them runs, and offers a grant once before it says RESUMING. Who freezes and thaws is
-another (:mod:`iriscw_sims.freezing`). Of what is suspended neither the lease nor the worker's end is an end.
+frozen, SUSPENDED when nothing of them runs, and offers a grant once before it says RESUMING. A grant that it is to
+give back it takes from the folder, and says which that was; if somebody has taken it, the attempt runs. Who freezes and
+thaws is another (:mod:`iriscw_sims.freezing`). Of what is suspended neither the lease nor the worker's end is an end.
 
 What really runs is what the checks of jobs read, not what anybody reports.
 """
@@ -151,6 +152,8 @@ class SimWorker:
             self._turns(uid, Suspension.NONE, Suspension.SUSPENDING)
         for uid in orders.go_on:
             self._turns(uid, Suspension.SUSPENDING, Suspension.NONE)
+        for uid, grant in orders.withdraw:
+            self._gives_back(uid, grant)
         for uid in orders.release:
             self._release(uid)
 
@@ -283,7 +286,7 @@ class SimWorker:
     def _resumes(self, order: RunOrder) -> None:
         """Take over what was suspended, here or elsewhere; that is never started."""
         known = self.attempts.get(order.uid)
-        if known is not None and not known.suspended:
+        if known is not None and (not known.suspended or known.order.resumption == order.resumption):
             self.say(Observed((known.seen,)))
             return
         self.released.pop(order.uid, None)
@@ -302,6 +305,22 @@ class SimWorker:
             self.ends(attempt, Ending.WORKER_LOST, reason=refusal)
         else:
             self._becomes(attempt, changed(attempt.seen, folder=folder_of(attempt.order.uid)))
+
+    def _gives_back(self, uid: str, grant: str) -> None:
+        """Have a grant taken back, if that can still be."""
+        attempt = self.attempts.get(uid)
+        if attempt is None:
+            return
+        resumption = attempt.order.resumption
+        if not attempt.returning or resumption is None or resumption.grant != grant:
+            self.say(Observed((attempt.seen,)))
+            return
+        self.world.simulation.call_after(self.world.freezing.rng.randrange(SECOND), self._takes_back, attempt, grant)
+
+    def _takes_back(self, attempt: SimAttempt, grant: str) -> None:
+        if self.alive and attempt.returning and self.world.freezing.withdraw(attempt):
+            said: dict[str, Any] = {"folder": "", "withdrawn": grant}
+            self._becomes(attempt, changed(attempt.seen, suspension=Suspension.SUSPENDED, **said))
 
     def thaws(self, attempt: SimAttempt, program: Program, log_bytes: int) -> None:
         """Somebody has brought an attempt back: it goes on where it stood, and writes on."""

@@ -12,13 +12,13 @@ RUNS = Suspension.UNSPECIFIED
 SUSPENDING, SUSPENDED, RESUMING = Suspension.SUSPENDING, Suspension.SUSPENDED, Suspension.RESUMING
 
 
-def task_of(phase, reason="", uid="a0"):
+def task_of(phase, reason="", uid="a0", **more):
     """Return the task whose attempt is suspended so."""
     return TaskStatus(
         task_id="job-1/0",
         state=TaskState.RUNNING,
         attempts=[AttemptStatus(attempt_uid=uid, state=TaskState.RUNNING)],
-        suspension=TaskSuspension(attempt_uid="a0", phase=phase, reason=reason),
+        suspension=TaskSuspension(attempt_uid="a0", phase=phase, reason=reason, **more),
     )
 
 
@@ -39,6 +39,23 @@ async def test_a_suspension_is_followed_to_its_end(client, changes):
     (asked,) = changes.asked
     assert (asked.tier, asked.labels, asked.force) == ("disk", {"a": "b"}, True)
     assert asked.idempotency_key
+
+
+@pytest.mark.parametrize("reason", ["", "it was not stored: NoRoom: full"])
+async def test_what_is_to_be_stored_is_waited_for(client, changes, reason):
+    """It is suspended long before it lies in the repository; that it does not is an error, with the reason."""
+    changes.later = [
+        task_of(SUSPENDING),
+        task_of(SUSPENDED, storing=True),
+        task_of(SUSPENDED, reason, **({"node": "n1"} if reason else {"repository": "s3://c"})),
+    ]
+    seen = []
+    if reason:
+        with pytest.raises(OrderFailed, check=that(names="NoRoom")):
+            await client.suspend("job-1", tier="repository", seen=seen.append)
+    else:
+        assert (await client.suspend("job-1", tier="repository", seen=seen.append)).repository == "s3://c"
+    assert [each.storing for each in seen] == [False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,22 @@
 from contextlib import asynccontextmanager
 
 import anyio
+import attrs
 import pytest
 from doors.test_agents import dialled, hello, report, until_state
 
 from iriscw.controller.errors import CheckpointKept
 from iriscw.jobs.errors import SuspensionRefused
-from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, ThawAttempt, Thawed
+from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
+    DropCheckpoint,
+    FreezeAttempt,
+    Frozen,
+    StoreCheckpoint,
+    ThawAttempt,
+    Thawed,
+)
+from iriscw.jobs.suspension.messages import FollowRepositories
 from iriscw.jobs.suspension.moves import Move, freeze_key, thaw_key
 from iriscw.proto.iriscw import v1
 from raised import that
@@ -47,16 +57,17 @@ class Agent:
 
 
 @asynccontextmanager
-async def agent_of(world, node="n1"):
+async def agent_of(world, node="n1", repository=""):
     """An agent that has said everything."""
-    async with dialled(world, hello(node)) as (call, first):
+    said = hello(node, f"agent-{node}", repository=repository)
+    async with dialled(world, said, world.tokens.agent_token(node)) as (call, first):
         assert first.welcome is not None
         agent = Agent(call)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(agent.serve)
             agent.said = 1
             await call.send(report(1))
-            await until_state(world, v1.NodeState.CONNECTED)
+            await until_state(world, v1.NodeState.CONNECTED, node)
             yield agent
             tasks.cancel_scope.cancel()
 
@@ -174,23 +185,30 @@ async def test_a_worker_that_names_nothing_to_freeze(world, changes):
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"),
-    [("thawed", Thawed.THAWED), ("failed", Thawed.UNDONE), ("refused", Thawed.UNDONE), ("unknown", Thawed.UNKNOWN)],
+    ("outcome", "kind", "told"),
+    [
+        ("thawed", "", Thawed.THAWED),
+        ("failed", "CriuFailed", Thawed.UNDONE),
+        ("failed", "GateRefused", Thawed.REFUSED),
+        ("refused", "RightsMissing", Thawed.REFUSED),
+        ("unknown", "GateRefused", Thawed.UNKNOWN),
+    ],
 )
-async def test_a_thaw(world, outcome, told):
-    """It is ordered of the node that has the checkpoint, once for each key."""
+async def test_a_thaw(world, outcome, kind, told):
+    """It is ordered of the node that has the checkpoint, once for each key. What that machine lacks is told apart."""
     async with agent_of(world) as agent, anyio.create_task_group() as tasks:
 
         async def answer():
             order = await agent.order()
             assert order.thaw.checkpoint_id == "ck-1"
             assert order.thaw.gpus == {"GPU-1": "GPU-2"}
-            await agent.end(order.operation_id, outcome, text="so it is")
+            await agent.end(order.operation_id, outcome, kind=kind, text="so it is")
 
         tasks.start_soon(answer)
         effect = ThawAttempt("t1", "u", "ck-1", "n1", (("GPU-1", "GPU-2"),))
         found = await done(moves_of(world), "thaw", effect)
-        assert (found.outcome, found.reason) == (told, "" if told is Thawed.THAWED else "so it is")
+        said = f"{kind}: so it is"
+        assert (found.outcome, found.reason) == (told, "" if told is Thawed.THAWED else said)
         assert await done(moves_of(world), "thaw", effect) == found
         assert len(agent.begun) == 1
 
@@ -236,6 +254,85 @@ async def test_what_is_being_thawed_is_not_removed_yet(world):
         removal = await agent.order(2)
         assert removal.remove.checkpoint_id == "ck-1"
         await agent.end(removal.operation_id, "removed")
+
+
+URL = "s3://checkpoints"
+
+
+async def test_what_is_stored_is_removed_by_any_that_has_the_repository(world):
+    """It is moved there and leaves nothing; whoever was asked to bring it back may have a copy, and removes it."""
+    async with agent_of(world, "n1", repository=URL) as agent, agent_of(world, "n2", repository=URL) as other:
+        async with anyio.create_task_group() as tasks:
+            found = []
+
+            async def store():
+                found.append(await done(moves_of(world), "store", StoreCheckpoint("store-u-1", "u", "ck-1", "n1")))
+
+            tasks.start_soon(store)
+            order = await agent.order()
+            assert (order.move.checkpoint_id, order.move.tier, order.move.keep) == ("ck-1", "repository", False)
+            await agent.end(order.operation_id, "moved")
+            await until(lambda: found)
+            assert found == [CheckpointStored(URL, found[0].reason)]
+            tasks.start_soon(
+                done, moves_of(world), "drop", DropCheckpoint("suspend-u-1", "ck-1", "n1", 0, URL, ("n2",))
+            )
+            removal = await other.order()
+            assert removal.remove.checkpoint_id == "ck-1"
+            await other.end(removal.operation_id, "removed")
+        assert len(agent.begun) == 1
+    async with agent_of(world, "n2", repository=URL) as other, anyio.create_task_group() as tasks:
+        tasks.start_soon(done, moves_of(world), "drop", DropCheckpoint("suspend-v-1", "ck-2", "n1", 0, URL))
+        removal = await other.order()
+        assert removal.remove.checkpoint_id == "ck-2"
+        await other.end(removal.operation_id, "removed")
+
+
+@pytest.mark.parametrize(("outcome", "kind"), [("stayed", "NoRoom"), ("refused", "NoRepository"), ("unknown", "Lost")])
+async def test_what_is_not_stored_says_why(world, outcome, kind):
+    """It lies where it was."""
+    async with agent_of(world) as agent, anyio.create_task_group() as tasks:
+        found = []
+
+        async def store():
+            found.append(await done(moves_of(world), "store", StoreCheckpoint("store-u-1", "u", "ck-1", "n1")))
+
+        tasks.start_soon(store)
+        await agent.end((await agent.order()).operation_id, outcome, kind, "no")
+        await until(lambda: found)
+        assert found == [CheckpointStored("", f"{kind}: no")]
+
+
+async def test_what_is_to_be_stored_is_frozen_only_where_it_can_be(world):
+    """Its folder is carried, and its agent has a repository; else it runs on."""
+    async with running(world) as (worker, uid, plain):
+        effect = attrs.evolve(plain, carries_folder=True, tier="")
+        async with agent_of(world) as agent:
+            await suspending(worker, uid)
+            with pytest.raises(SuspensionRefused, check=that(names="--repository")):
+                await done(moves_of(world), "freeze", effect)
+        async with agent_of(world, repository=URL) as agent, anyio.create_task_group() as tasks:
+            tasks.start_soon(done, moves_of(world), "freeze", effect)
+            order = await agent.order()
+            assert order.freeze.request.carries_folder
+            await agent.end(order.operation_id, "undone", "NoRoom", "full")
+
+
+async def test_who_has_which_repository_is_told_as_agents_come_and_go(world):
+    """All of it each time, and only when it changes."""
+    told = []
+
+    class Port:
+        async def send(self, item):
+            told.append(dict(item.nodes))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(moves_of(world).follow, FollowRepositories(), Port())
+        await until(lambda: told == [{}])
+        async with agent_of(world, "n1", repository=URL), agent_of(world, "n2"):
+            await until(lambda: told[1:] == [{"n1": URL}])
+        await until(lambda: told[2:] == [{}])
+        tasks.cancel_scope.cancel()
 
 
 async def test_what_was_undone_leaves_nothing_to_drop(world):

@@ -7,6 +7,8 @@ that allow it the job's actor dies between any two steps, and the next one begin
 
 from __future__ import annotations
 
+from functools import partial
+
 from jobs_world import job_context
 
 from iriscw.jobs.job.decisions import JobDecisions
@@ -34,10 +36,12 @@ from iriscw.jobs.messages import (
 )
 from iriscw.jobs.model import AttemptEnd, AwaitLogs, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
     DropCheckpoint,
     FreezeAttempt,
     Frozen,
     FrozenAttempt,
+    StoreCheckpoint,
     ThawAttempt,
     Thawed,
     ThawedAttempt,
@@ -50,6 +54,7 @@ from iriscw.jobs.suspension.messages import (
     SuspendedPlaced,
     SuspendedUnwanted,
     SuspendTask,
+    WithdrawGrants,
 )
 from iriscw.jobs.suspension.model import Stage
 from iriscw.runtime.vocabulary import (
@@ -79,7 +84,13 @@ ANSWERS = {
         FrozenAttempt(Frozen.UNKNOWN),
         OSError("no agent"),
     ),
-    ThawAttempt: (ThawedAttempt(Thawed.THAWED), ThawedAttempt(Thawed.UNDONE), OSError("no agent")),
+    ThawAttempt: (
+        ThawedAttempt(Thawed.THAWED),
+        ThawedAttempt(Thawed.UNDONE),
+        ThawedAttempt(Thawed.REFUSED),
+        OSError("no agent"),
+    ),
+    StoreCheckpoint: (CheckpointStored("s3://c"), CheckpointStored(reason="no"), OSError("no agent")),
     DropCheckpoint: (None, OSError("no agent")),
 }
 """What may become of what agents are asked for."""
@@ -108,6 +119,10 @@ class Walk:
         """How each attempt is that its worker was told to run."""
         self.freezable: dict[str, None] = {}
         """Those that their workers were told to let be frozen."""
+        self.withdrawing: dict[str, None] = {}
+        """Those whose grants their workers were told to take back."""
+        self.has: dict[str, str] = {}
+        """The grant that each attempt was given last."""
         self.leaves: dict[str, tuple[str, str]] = {}
         """Whom each grant was given to."""
         self.thawed: dict[str, None] = {}
@@ -207,6 +222,8 @@ class Walk:
                 self.orders.update((uid, "stop") for uid in uids if uid in self.orders)
             case SuspendAttempts(uids=uids):
                 self.freezable.update((uid, None) for uid in uids if uid in self.orders)
+            case WithdrawGrants(uids=uids):
+                self.withdrawing.update((uid, None) for uid in uids if uid in self.orders)
             case ContinueAttempts(uids=uids):
                 self._go_on(uids)
             case ReleaseAttempts(uids=uids):
@@ -225,6 +242,8 @@ class Walk:
                         self.freezable[each.order.uid] = None
                     else:
                         self._go_on((each.order.uid,))
+                    if each.withdraw:
+                        self.withdrawing[each.order.uid] = None
             case JobAdvanced():
                 self.advanced = message
             case JobDone():
@@ -245,8 +264,10 @@ class Walk:
         if leave is not None:
             assert self.leaves.setdefault(leave.grant, self.where[uid]) == self.where[uid], "one leave for two"
         before = self.bodies.get(uid)
-        if leave is not None and before in (None, Suspension.SUSPENDED) and what == "run":
-            self.bodies[uid] = Suspension.RESUMING
+        again = leave is not None and self.has.get(uid) == leave.grant
+        if leave is not None and (before is None or (before is Suspension.SUSPENDED and not again)) and what == "run":
+            self.bodies[uid], self.has[uid] = Suspension.RESUMING, leave.grant
+            self.withdrawing.pop(uid, None)
         elif before is None:
             self.bodies[uid] = Suspension.NONE
         self.orders[uid] = what
@@ -258,7 +279,7 @@ class Walk:
                 self.bodies[uid] = Suspension.NONE
 
     def _forget(self, uid) -> None:
-        for table in (self.orders, self.freezable, self.bodies):
+        for table in (self.orders, self.freezable, self.bodies, self.withdrawing):
             table.pop(uid, None)
 
     # What may come next
@@ -295,9 +316,16 @@ class Walk:
 
     def word(self, uid, suspension) -> None:
         """Have a worker say where an attempt stands between running and not."""
+        gives_back = suspension is Suspension.SUSPENDED and self.bodies[uid] is Suspension.RESUMING
         self.bodies[uid] = suspension
+        withdrawn = self.has[uid] if gives_back else ""
         folder = "" if suspension is Suspension.NONE else f"/{uid}"
-        self.see(uid, Observation(uid, TaskState.RUNNING, started=True, suspension=suspension, folder=folder))
+        self.see(
+            uid,
+            Observation(
+                uid, TaskState.RUNNING, started=True, suspension=suspension, folder=folder, withdrawn=withdrawn
+            ),
+        )
 
     def place(self, index, worker) -> None:
         """Have the scheduler place a task."""
@@ -378,6 +406,8 @@ class Walk:
         """Yield what may come next of suspending and resuming."""
         for index in range(self.ledger.spec.replicas):
             yield f"suspend {index}", lambda index=index: self.ask(SuspendTask, index)
+            store = partial(SuspendTask, store=True)
+            yield f"suspend {index} to store it", lambda index=index, store=store: self.ask(store, index)
             yield f"resume {index}", lambda index=index: self.ask(ResumeTask, index)
             yield f"resume {index} again", lambda index=index: self.ask(ResumeTask, index, "same")
         for uid in self.returns:
@@ -403,7 +433,8 @@ class Walk:
             return (Suspension.SUSPENDING, Suspension.SUSPENDED)
         if body is Suspension.RESUMING:
             thawing = any(isinstance(each, ThawAttempt) and each.uid == uid for each in self.calls.values())
-            return (Suspension.RESUMING, Suspension.NONE) if thawing else (Suspension.RESUMING,)
+            gives_back = (Suspension.SUSPENDED,) if uid in self.withdrawing else ()
+            return (Suspension.RESUMING, *gives_back, *((Suspension.NONE,) if thawing else ()))
         return (Suspension.SUSPENDED,)
 
     def late(self):
@@ -433,7 +464,7 @@ class Walk:
                     self.conclude(key, ANSWERS[type(effect)][0])
             elif moving := [uid for uid, body in self.bodies.items() if self._moves_on(uid, body)]:
                 body = self.bodies[moving[0]]
-                gone = body is Suspension.SUSPENDING
+                gone = body is Suspension.SUSPENDING or moving[0] in self.withdrawing
                 self.word(moving[0], Suspension.SUSPENDED if gone else body)
             elif self.returns:
                 self.return_to(next(iter(self.returns)), "w0")
@@ -455,5 +486,6 @@ class Walk:
         if uid not in self.ledger.live or self.orders.get(uid) == "stop":
             return False
         stage = self.ledger.moves[uid].stage if uid in self.ledger.moves else Stage.RUNS
-        waits = stage is Stage.FROZEN or (stage is Stage.RESUMING and not self.ledger.moves[uid].thawing)
+        back = stage is Stage.RESUMING and (uid in self.withdrawing or not self.ledger.moves[uid].thawing)
+        waits = stage is Stage.FROZEN or back
         return body is not Suspension.NONE and waits

@@ -27,10 +27,12 @@ from iriscw.jobs.suspension.effects import (
     FreezeAttempt,
     Frozen,
     FrozenAttempt,
+    StoreCheckpoint,
     ThawAttempt,
     Thawed,
     ThawedAttempt,
 )
+from iriscw.jobs.suspension.messages import FollowRepositories, NodeRepositories
 from iriscw.jobs.traits import Fault
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import SECOND, ActorPath, Tell
@@ -151,6 +153,11 @@ class ScriptedWorker:
             known = self.attempts.get(uid)
             if known is not None and known.ending is None and known.suspension is Suspension.SUSPENDING:
                 self.becomes(attrs.evolve(known, suspension=Suspension.NONE, folder=""))
+        for uid, grant in orders.withdraw:
+            known = self.attempts.get(uid)
+            if known is not None and known.suspension is Suspension.RESUMING and self.had.get(uid) == grant:
+                self.world.bodies.revoke(uid, self.name)
+                self.becomes(attrs.evolve(known, suspension=Suspension.SUSPENDED, folder="", withdrawn=grant))
         if orders.complete:
             wanted = dict.fromkeys([order.uid for order in orders.run] + [stop.uid for stop in orders.stop])
             for known in list(self.attempts.values()):
@@ -282,6 +289,8 @@ class Bodies:
         """Bring it back, if there is leave."""
         self.thaws.append(effect.uid)
         grant = self.offered.get(effect.uid)
+        if outcome is Thawed.REFUSED:
+            return ThawedAttempt(outcome, "GateRefused: files: /lib/x is another one")
         if outcome is Thawed.UNDONE or grant is None or effect.checkpoint[3:] not in self.images:
             return ThawedAttempt(Thawed.UNDONE, "no grant")
         worker = self.world.workers.get(self.leaves[grant][0])
@@ -323,6 +332,10 @@ class World:
         self.freezes = []
         """Effects on attempts that wait for an answer."""
         self.logs_stored = None
+        self.repositories = {}
+        """The URL of each node's repository."""
+        self.follower = None
+        """Who listens to that."""
         self.other_gpus = {}
         """Which GPU an attempt gets in whose place when it is brought back."""
         spec = jobs_child(self, self, config or JobsConfig())
@@ -360,8 +373,11 @@ class World:
     def perform(self, operation):
         """Carry out an effect or session."""
         effect = operation.effect
-        if isinstance(effect, (FreezeAttempt, ThawAttempt, DropCheckpoint)):
+        if isinstance(effect, (FreezeAttempt, StoreCheckpoint, ThawAttempt, DropCheckpoint)):
             self.freezes.append(operation)
+        if isinstance(effect, FollowRepositories):
+            self.follower = operation
+            operation.send(NodeRepositories(tuple(self.repositories.items())))
         if isinstance(effect, WorkerStream):
             worker = self.workers.get(effect.worker_id)
             if worker is not None and worker.connected and worker.info.incarnation == effect.incarnation:
@@ -370,6 +386,12 @@ class World:
             self.log_waits.append(operation)
             if self.logs_stored is not None:
                 operation.complete(self.logs_stored)
+
+    def share(self, **repositories):
+        """Have nodes have these repositories, and no others any."""
+        self.repositories = repositories
+        self.follower.send(NodeRepositories(tuple(repositories.items())))
+        self.sim.run_until_idle()
 
     def add(self, *infos):
         """Have workers come up, and let everybody take note."""

@@ -29,7 +29,7 @@ from iriscw.jobs.model import (
     Suspension,
     TaskState,
 )
-from iriscw.jobs.suspension.messages import ContinueAttempts, SuspendAttempts
+from iriscw.jobs.suspension.messages import ContinueAttempts, SuspendAttempts, WithdrawGrants
 from iriscw.runtime.vocabulary import ActorPath, Arrived, CancelTimer, Close, Closed, Feed, Open, SetTimer, Tell
 
 JOBS = ("job-a", "job-b")
@@ -46,6 +46,8 @@ class Wanted:
     freeze: bool = False
     asked: bool = False
     """Whether it ever was to be frozen, since it is with this worker."""
+    withdraw: bool = False
+    """Whether its grant is to be taken back."""
     gone: bool = False
     """Whether its worker has said that nothing of it runs."""
 
@@ -119,6 +121,10 @@ class Walk:
             seen = self.worker.get(uid)
             if seen is not None and seen.suspension is Suspension.SUSPENDING:
                 self.worker[uid] = attrs.evolve(seen, suspension=Suspension.NONE)
+        for uid, grant in orders.withdraw:
+            seen = self.worker.get(uid)
+            if seen is not None and seen.suspension is Suspension.RESUMING and self.had[uid].grant == grant:
+                self.worker[uid] = attrs.evolve(seen, suspension=Suspension.SUSPENDED, withdrawn=grant)
         for uid in orders.release:
             if uid in self.worker:
                 suspended = self.worker[uid].suspension is Suspension.SUSPENDED
@@ -148,7 +154,9 @@ class Walk:
             if seen.uid in mine:
                 runs = seen.suspension in (Suspension.NONE, Suspension.SUSPENDING)
                 mine[seen.uid].started |= seen.state is TaskState.RUNNING and runs
-                mine[seen.uid].gone |= seen.suspension is Suspension.SUSPENDED and mine[seen.uid].freeze
+                resumption = mine[seen.uid].order.resumption
+                given_back = resumption is not None and seen.withdrawn == resumption.grant
+                mine[seen.uid].gone |= seen.suspension is Suspension.SUSPENDED and (mine[seen.uid].freeze or given_back)
                 if seen.ending is not None:
                     del mine[seen.uid]
                     self.ended.append(seen.uid)
@@ -183,6 +191,11 @@ class Walk:
         kind = SuspendAttempts if freeze else ContinueAttempts
         self.send(kind("a", (uid,)))
 
+    def give_back(self, job, uid) -> None:
+        """Have a job have the grant of an attempt be taken back."""
+        self.jobs[job][uid].withdraw = True
+        self.send(WithdrawGrants("a", (uid,)))
+
     def leave(self, job, uid) -> None:
         """Have a job take an attempt from this worker that has said that nothing of it runs."""
         self.away[uid] = (job, self.jobs[job].pop(uid).order)
@@ -199,7 +212,7 @@ class Walk:
     def speak(self, job) -> None:
         """Have a job say all that it wants."""
         wanted = self.jobs[job].values()
-        desired = tuple(Desired(each.order, each.started, each.stop, each.freeze) for each in wanted)
+        desired = tuple(Desired(each.order, each.started, each.stop, each.freeze, each.withdraw) for each in wanted)
         self.send(DesiredOn(job, "a", desired))
 
     def connect(self) -> None:
@@ -240,6 +253,8 @@ class Walk:
                         f"{uid} may be frozen: {freeze}",
                         lambda job=job, uid=uid, freeze=freeze: self.suspend(job, uid, freeze=freeze),
                     )
+                if wanted.order.resumption is not None and not wanted.started and wanted.stop is None:
+                    yield f"{uid} is given back", lambda job=job, uid=uid: self.give_back(job, uid)
         for uid in self.away:
             yield f"{uid} comes back", lambda uid=uid: self.come_back(uid)
         if self.up:

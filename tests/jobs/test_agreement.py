@@ -91,7 +91,8 @@ def test_nothing_runs_that_may_have_run():
     """Only what lives, or never started, is ordered to run; only what lives, to stop; only what is over is released."""
     for (wish, word), (step, told) in AGREEMENT.items():
         if step is Step.RUN:
-            assert wish in (Wish.RUN, Wish.FREEZE)
+            assert wish in (Wish.RUN, Wish.FREEZE, Wish.RETURN)
+            assert wish is not Wish.RETURN or word is Word.FRESH
             assert word in (Word.ALIVE, Word.FRESH, Word.SUSPENDED)
         if step is Step.STOP:
             assert wish is not Wish.RUN
@@ -110,7 +111,8 @@ def test_what_is_suspended_is_nobodys_to_stop():
     assert step_for_unwanted(attrs.evolve(suspended, suspension=Suspension.RESUMING)) is Step.STOP
     for (wish, word), (step, _) in AGREEMENT.items():
         assert (step is Step.FREEZE) == ((wish, word) == (Wish.FREEZE, Word.ALIVE))
-        assert (step is Step.GO_ON) == ((wish, word) == (Wish.RUN, Word.SUSPENDING))
+        assert (step is Step.GO_ON) == (wish in (Wish.RUN, Wish.RETURN) and word is Word.SUSPENDING)
+        assert (step is Step.WITHDRAW) == ((wish, word) == (Wish.RETURN, Word.ALIVE))
     alive = Observation("u", TaskState.RUNNING)
     assert step_for(None, alive, started=True, freeze=True) is Step.FREEZE
     assert step_for(Ending.KILLED, alive, started=True, freeze=True) is Step.STOP

@@ -13,23 +13,41 @@ from iriscw.jobs.job.ledger import JobLedger, compact, evolve
 from iriscw.jobs.messages import AttemptsLost
 from iriscw.jobs.model import Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import DropCheckpoint, Frozen, FrozenAttempt
-from iriscw.jobs.suspension.messages import SuspendTask
+from iriscw.jobs.suspension.messages import ResumeTask, SuspendTask
 from iriscw.jobs.suspension.model import SUSPENDING, Stage
 from iriscw.jobs.suspension.moves import waits_for_worker
 from iriscw.jobs.suspension.records import (
     AttemptDeserted,
     AttemptGivenUp,
     AttemptResumed,
+    AttemptStored,
     AttemptSuspended,
+    AttemptUnplaced,
+    StoreFailed,
     SuspensionUndone,
+    ThawRefused,
     ThawUndone,
 )
 from iriscw.runtime.vocabulary import SECOND
 
-SEEDS = range(120)
+SEEDS = range(160)
+THAW_ENDS = (ThawUndone, ThawRefused, AttemptUnplaced)
+STORE_ENDS = (AttemptStored, StoreFailed)
 STEPS = 60
 PENDING = TaskState.PENDING
-MOVING = ("suspend", "resume", "returns", "says", "('freeze'", "('thaw'", "('drop'", "RUNNING", "still", "place")
+MOVING = (
+    "suspend",
+    "resume",
+    "returns",
+    "says",
+    "('freeze'",
+    "('thaw'",
+    "('store'",
+    "('drop'",
+    "RUNNING",
+    "still",
+    "place",
+)
 """Words in the names of events that have to do with suspending."""
 
 
@@ -43,6 +61,8 @@ def histories(seed):
         timeout_ns=rng.choice((0, 50 * SECOND)),
     )
     walk = Walk(spec, suspends=True, dies=True)
+    if seed % 4 == 0:
+        is_coming_back(walk)
     for _ in range(STEPS):
         choices = dict(walk.choices())
         moving = [name for name in choices if any(word in name for word in MOVING)]
@@ -50,6 +70,19 @@ def histories(seed):
         if name != "terminate" or rng.random() < 0.2:
             choices[name]()
             yield walk
+
+
+def is_coming_back(walk):
+    """Have the first task be suspended on one worker, and come back on the other: the way there is long."""
+    walk.place(0, "w0")
+    walk.see("u1", Observation("u1", TaskState.RUNNING, started=True))
+    walk.ask(SuspendTask, 0)
+    walk.word("u1", Suspension.SUSPENDING)
+    walk.conclude(("freeze", 0, "u1"), FrozenAttempt(Frozen.FROZEN, "ck", "node"))
+    walk.word("u1", Suspension.SUSPENDED)
+    walk.ask(ResumeTask, 0)
+    walk.return_to("u1", "w1")
+    walk.word("u1", Suspension.RESUMING)
 
 
 def made_of(ledger, records):
@@ -80,7 +113,15 @@ def test_any_history():
         assert (ledger.live, ledger.away, ledger.moves, ledger.drops) == ({}, {}, {}, {})
         assert (walk.room, walk.returns, walk.orders, walk.calls) == ({}, {}, {}, {})
         assert not {key for key in walk.clocks if key[0] in ("move", "thaw")}
-    for kind in (AttemptSuspended, AttemptResumed, SuspensionUndone, AttemptGivenUp, AttemptDeserted, ThawUndone):
+    for kind in (
+        AttemptSuspended,
+        AttemptResumed,
+        SuspensionUndone,
+        AttemptGivenUp,
+        AttemptDeserted,
+        *THAW_ENDS,
+        *STORE_ENDS,
+    ):
         assert stages[kind] > 0, kind
 
 
@@ -114,9 +155,13 @@ def is_waited_for(walk):
         stopped = stop_for(ledger, latest_attempt(ledger, index)) is not None
         if move.stage in (*SUSPENDING, Stage.RESUMING):
             assert ("move", uid) in walk.clocks or stopped
+        if move.storing:
+            assert ("store", index, uid) in walk.calls or stopped
         if move.stage is Stage.FREEZING and not stopped:
             assert ("freeze", index, uid) in walk.calls
-        if move.stage is Stage.RESUMING and move.thawing and not stopped and uid not in walk.thawed:
+        if move.stage is Stage.RESUMING and move.returning and not (stopped or walk.late() or walk.full):
+            assert uid in walk.withdrawing
+        elif move.stage is Stage.RESUMING and move.thawing and not stopped and uid not in walk.thawed:
             assert ("thaw", index, uid) in walk.calls or ("thaw", uid) in walk.clocks
     assert {key[2] for key in walk.calls if key[0] in ("freeze", "thaw")} <= {*ledger.live, *ledger.away}
     assert {key[1] for key in walk.clocks if key[0] in ("move", "thaw")} <= {*ledger.live, *ledger.away}
@@ -127,6 +172,18 @@ def workers_have_what_lives(walk):
     deserted = {each.uid for each in walk.records if isinstance(each, AttemptDeserted)}  # told when they end
     if not (walk.late() or walk.full):
         assert {*walk.orders} - deserted == {*walk.ledger.live} - deserted
+
+
+def test_only_a_word_about_its_grant_gives_it_back():
+    """A worker where it was suspended before may say so late: it has not heard of the grant, and may have it yet."""
+    walk = Walk(command_spec(), suspends=True)
+    is_coming_back(walk)
+    suspended = {"started": True, "suspension": Suspension.SUSPENDED}
+    for withdrawn in ("", "another"):
+        walk.see("u1", Observation("u1", TaskState.RUNNING, **suspended, withdrawn=withdrawn))
+        assert walk.ledger.moves["u1"].stage is Stage.RESUMING
+    walk.see("u1", Observation("u1", TaskState.RUNNING, **suspended, withdrawn=walk.has["u1"]))
+    assert walk.ledger.moves["u1"].stage is Stage.SUSPENDED
 
 
 def test_a_silent_worker_may_forget_what_came_to_nothing():

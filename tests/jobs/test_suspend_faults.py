@@ -125,6 +125,8 @@ class MovingTrial(Trial):
             if not well and self.rng.randrange(8) == 0:
                 operation.fail(SuspensionRefused("no agent"))
             else:
+                if outcome is Thawed.REFUSED and self.rng.randrange(3) == 0:
+                    bodies.thaw(effect, Thawed.UNKNOWN)  # somebody else has thawed it: its grant is taken
                 operation.complete(bodies.thaw(effect, outcome))
         else:
             bodies.drop(effect)

@@ -1,5 +1,7 @@
 """A task that is suspended and resumed, row by row: jobs, links and scheduler with scripted workers and agents."""
 
+from itertools import pairwise
+
 import attrs
 import pytest
 from jobs_world import ScriptedWorker, World, command_spec, worker_info
@@ -10,7 +12,17 @@ from iriscw.fleet.messages import WorkerLost, WorkerReady
 from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded, TaskNotRunning
 from iriscw.jobs.messages import DescribeJob, ListJobs, ListTasks, TerminateJob
 from iriscw.jobs.model import AttemptEnd, Ending, JobState, Observation, Suspension, TaskState
-from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed
+from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
+    DropCheckpoint,
+    FreezeAttempt,
+    Frozen,
+    FrozenAttempt,
+    StoreCheckpoint,
+    ThawAttempt,
+    Thawed,
+    ThawedAttempt,
+)
 from iriscw.jobs.suspension.messages import CheckpointLeft, PhaseOver, ResumeTask, SuspendTask
 from raised import that
 
@@ -359,6 +371,142 @@ def test_a_thaw_that_fails():
     bench.drop()
 
 
+def test_a_machine_that_does_not_take_it():
+    """Its worker gives the grant back, and it waits as before, with the reason; that machine is tried again later, each
+    time later, under another grant. It is not lost.
+    """
+    bench = Bench()
+    uid = bench.row.uid
+    bench.suspend()
+    bench.ask(ResumeTask(0, "r"))
+    pauses = []
+    for _ in range(4):
+        asked = bench.world.sim.simulation.now
+        bench.thaw(Thawed.REFUSED)
+        row = bench.row
+        assert (row.suspension.phase, row.worker_id, bench.room()) == (Suspension.SUSPENDED, "", 0)
+        assert "node did not take it: GateRefused: files" in row.reason
+        while bench.phase is Suspension.SUSPENDED:
+            bench.sim.advance(1)
+        pauses.append(bench.world.sim.simulation.now - asked)
+    assert all(later > 1.5 * sooner for sooner, later in pairwise(pauses))
+    keys = {bench.effect(ThawAttempt).effect.key}
+    bench.sim.crash()
+    bench.sim.restart()
+    bench.sim.tell("/jobs/scheduler", WorkerReady(bench.world.workers["slice-0-0"].info))
+    bench.sim.tell("/jobs/scheduler", WorkerReady(bench.world.workers["slice-1-1"].info))
+    for worker in bench.world.workers.values():
+        worker.connected, worker.handle = False, None
+        bench.world.reconnect(worker.info.worker_id)
+    bench.sim.advance(40)
+    assert bench.thaw().key in keys
+    assert (bench.row.uid, bench.phase) == (uid, Suspension.NONE)
+    assert len(bench.world.bodies.leaves) == 5
+    bench.drop()
+
+
+URL = "s3://checkpoints/a"
+
+
+def stored(bench):
+    """Have the task suspended to the repository; give what was asked of the agent."""
+    bench.ask(SuspendTask(0, "s", store=True))
+    assert bench.freeze().carries_folder
+    assert (bench.row.suspension.phase, bench.row.suspension.storing) == (Suspension.SUSPENDED, True)
+    operation = bench.effect(StoreCheckpoint)
+    operation.complete(CheckpointStored(URL))
+    bench.sim.advance(1)
+    assert (bench.row.suspension.node, bench.row.suspension.repository) == ("", URL)
+    return operation.effect
+
+
+def test_it_goes_on_on_another_node():
+    """On any that has the repository with its checkpoint, as long as its agent is there: its folder comes with it, and
+    others reach it elsewhere. What is left is removed where it was brought.
+    """
+    bench = Bench(workers=1)
+    effect = stored(bench)
+    assert effect.node == "node"
+    bench.lose("slice-0-0")
+    bench.world.add(worker_info(5, cpus=1, node="apart"), worker_info(6, cpus=1, node="b"))
+    bench.world.share(node=URL, apart="s3://other")
+    bench.ask(ResumeTask(0, "r"))
+    bench.sim.advance(30)
+    assert f"room on a machine that has {URL}" in bench.row.reason
+    bench.world.share(apart="s3://other", b=URL)
+    bench.sim.advance(1)
+    assert (bench.row.worker_id, bench.row.suspension.node) == ("slice-6-6", "b")
+    order = bench.world.workers["slice-6-6"].granted
+    assert order.resumption.host == ""
+    assert bench.thaw().node == "b"
+    assert bench.phase is Suspension.NONE
+    drop = bench.drop()
+    assert (drop.repository, drop.tried) == (URL, ("b",))
+    bench.suspend("again")
+    assert (bench.row.suspension.node, bench.row.suspension.repository) == ("node", "")
+
+
+def test_a_node_that_does_not_take_it_is_followed_by_another():
+    """At once: only that one is not tried for a while. All that were tried may have copies."""
+    bench = Bench(workers=1)
+    stored(bench)
+    bench.lose("slice-0-0")
+    bench.world.add(worker_info(5, cpus=1, node="b"), worker_info(6, cpus=1, node="c"))
+    bench.world.share(b=URL, c=URL)
+    bench.ask(ResumeTask(0, "r"))
+    first = bench.thaw(Thawed.REFUSED).node
+    second = bench.thaw().node
+    assert {first, second} == {"b", "c"}
+    assert bench.drop().tried == (first, second)
+
+
+@pytest.mark.parametrize("ended", [CheckpointStored(reason="NoRoom: full"), SuspensionRefused("no agent")])
+def test_what_cannot_be_stored_stays_where_it_is(ended):
+    """And it says why. What is to go on waits for the end of that; its worker is one of its own machine then."""
+    bench = Bench()
+    bench.ask(SuspendTask(0, "s", store=True))
+    bench.freeze()
+    bench.ask(ResumeTask(0, "r"))
+    bench.sim.advance(5)
+    assert "goes on after that" in bench.row.reason
+    bench.sim.crash()
+    bench.sim.restart()
+    for worker in bench.world.workers.values():
+        worker.connected, worker.handle = False, None
+        bench.sim.tell("/jobs/scheduler", WorkerReady(worker.info))
+        bench.world.reconnect(worker.info.worker_id)
+    bench.sim.advance(40)
+    operations = [each for each in bench.world.freezes if isinstance(each.effect, StoreCheckpoint)]
+    assert len({each.effect.key for each in operations}) == 1
+    if isinstance(ended, Exception):
+        operations[-1].fail(ended)
+    else:
+        operations[-1].complete(ended)
+    bench.sim.advance(1)
+    bench.world.freezes[:] = [each for each in bench.world.freezes if each not in operations]
+    assert bench.thaw().node == "node"
+    assert bench.phase is Suspension.NONE
+
+
+def test_a_grant_that_was_taken_before_it_could_be_given_back():
+    """It runs there, whatever was said of its thaw; nobody else is given it."""
+    bench = Bench()
+    bench.suspend()
+    bench.ask(ResumeTask(0, "r"))
+    operation = bench.effect(ThawAttempt)
+    (worker,) = [each for each in bench.world.workers.values() if each.attempts]
+    worker.connected = False
+    worker.hang_up()
+    operation.complete(ThawedAttempt(Thawed.REFUSED, "GateRefused: no"))
+    bench.sim.advance(1)
+    assert "gives it back" in bench.row.reason
+    bench.world.bodies.thaw(operation.effect, Thawed.UNKNOWN)
+    bench.world.reconnect(worker.info.worker_id)
+    bench.sim.advance(60)
+    assert (bench.phase, bench.row.worker_id) == (Suspension.NONE, worker.info.worker_id)
+    assert len(bench.world.bodies.leaves) == 1
+
+
 def test_only_where_its_checkpoint_is():
     """A worker with room on another machine is of no use; the fleet is asked for none, as it would come there too."""
     bench = Bench(workers=1)
@@ -394,6 +542,7 @@ def test_a_crash_before_the_order_has_left(monkeypatch):
     bench.sim.advance(40)
     bench.thaw()
     assert bench.row.uid == uid
+    assert len(bench.world.bodies.leaves) == 1
 
 
 def test_a_job_that_is_stopped_while_its_task_is_suspended():

@@ -142,7 +142,8 @@ def test_the_log_of_what_is_stopped_on_its_way_back_is_not_called_complete(movin
 @pytest.mark.parametrize("chance", [name for name, _ in MOVE_CHANCES if name != LONG[0]])
 def test_the_world_survives_each_thing_that_goes_wrong_with_a_move(chance, moving_plan):
     """One kind of chance alone, every second time, breaks nothing; and it does come true."""
-    plan = moving_plan(*range(30, 280, 8), rates=((chance, 500),))
+    stored = (("suspension stored", 800),) if chance == "store fails" else ()
+    plan = moving_plan(*range(30, 280, 8), rates=((chance, 500), *stored))
     run = World(2, plan).run()
     assert not run.violations, run.report
     assert dict(run.fired)[chance]

@@ -26,10 +26,10 @@ from iriscw.runtime.vocabulary import Completed, Decision, SetTimer, Tell
 from iriscw.task.context import context
 from iriscw.worker import lifecycle, registry
 from iriscw.worker.assembly import Worker
+from iriscw.worker.attempt import Attempt
 from iriscw.worker.drivers.gpus import GpusTaken
 from iriscw.worker.effects import Adopt, AwaitEnd, AwaitThaw, Fetch, Finish, Permit, Remove, Start, Started
 from iriscw.worker.gpus import Gpu, GpuOffer, divided, parse_topology
-from iriscw.worker.lifecycle import Attempt
 from iriscw.worker.messages import (
     ATTEMPTS,
     ForgetAttempt,

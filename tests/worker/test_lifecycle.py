@@ -17,9 +17,9 @@ from iriscw.jobs.traits import Fault
 from iriscw.processes.ends import ProcessEnd
 from iriscw.runtime.vocabulary import Cancel, Completed, Decision, Emit, Failed, Run, SetTimer, Tell
 from iriscw.worker import lifecycle
+from iriscw.worker.attempt import TRANSITIONS, Attempt, evolve
 from iriscw.worker.effects import Adopt, AwaitEnd, EndAttempt, Fetch, Finish, Permit, Remove, Start, Started, Withdraw
 from iriscw.worker.judging import STOPPED, judge, refusal
-from iriscw.worker.lifecycle import TRANSITIONS, Attempt, evolve
 from iriscw.worker.messages import (
     AttemptChanged,
     AttemptReleased,

@@ -37,6 +37,7 @@ from iriscw.worker.messages import (
     RunAttempt,
     StopAttempt,
     SuspendAttempt,
+    WithdrawGrant,
 )
 from iriscw.worker.model import AttemptPhase, Order, StopCause
 from iriscw.worker.records import AttemptEnded
@@ -152,6 +153,39 @@ def test_a_stop_takes_the_leave_back(too_late: bool) -> None:
     (last,) = actor.tell(ForgetAttempt("a1"))
     assert last == (Run("remove", Remove("a1")) if too_late else Run("let-go", LetGo("a1")))
     assert again_runs(actor, last)
+
+
+@pytest.mark.parametrize("too_late", [False, True])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_grant_is_given_back(too_late: bool, restarted: bool) -> None:
+    """Then it is suspended as before, and which grant that was is told; if that is too late it runs on."""
+    actor = resuming()
+    assert actor.tell(WithdrawGrant("a1", "another")) == actor.tell(WithdrawGrant("a1", "g0"))
+    assert actor.state.phase is AttemptPhase.RESUMING
+    actor.tell(WithdrawGrant("a1", "g1"))
+    if restarted:
+        actor.restart()
+    assert actor.runs(Revoke) == [Revoke("a1", "g1")]
+    actor.tell(Completed("revoke", Revoke("a1", "g1"), too_late))
+    seen = actor.reports[-1]
+    if too_late:
+        assert (actor.state.phase, actor.runs(AwaitEnd)) == (AttemptPhase.RUNNING, [AwaitEnd("a1")])
+        assert (seen.suspension, seen.withdrawn) == (Suspension.NONE, "")
+        return
+    assert (seen.suspension, seen.withdrawn, seen.ending) == (Suspension.SUSPENDED, "g1", None)
+    actor.tell(resumed("g1"))
+    assert actor.state.phase is AttemptPhase.SUSPENDED
+    actor.tell(resumed("g2"))
+    assert (actor.state.phase, actor.reports[-1].withdrawn) == (AttemptPhase.RESUMING, "")
+
+
+def test_a_stop_while_a_grant_is_given_back() -> None:
+    """It ends if nobody has taken the grant, and is stopped if somebody has."""
+    actor = resuming()
+    actor.tell(WithdrawGrant("a1", "g1"))
+    actor.tell(StopAttempt("a1", StopCause.KILLED, 7))
+    actor.tell(Completed("revoke", Revoke("a1", "g1"), False))
+    assert actor.reports[-1].ending is Ending.KILLED
 
 
 def again_runs(actor: Actor, run: Run) -> bool:
@@ -298,7 +332,10 @@ class Node:
 
 STEPS = st.tuples(
     st.sampled_from(
-        ["suspend", "continue", "freeze", "thaw", "resume", "resume", "stop", "forget", "restart", "advance", "advance"]
+        [
+            *("suspend", "continue", "freeze", "thaw", "resume", "resume", "withdraw"),
+            *("stop", "forget", "restart", "advance", "advance"),
+        ]
     ),
     st.integers(0, 1),
     st.integers(0, 3),
@@ -341,6 +378,8 @@ def test_it_is_never_there_twice_and_what_has_ended_stays_so(begun: list, steps:
             nodes[which].tell(resumed(f"g{grants}"))
         elif what == "stop":
             nodes[which].tell(StopAttempt("a1", list(StopCause)[number], 0))
+        elif what == "withdraw":
+            node.tell(WithdrawGrant("a1", f"g{grants}"))
         elif what == "restart":
             nodes[which].restart()
         elif what == "advance":

@@ -19,6 +19,7 @@ from iriscw.worker.messages import (
     RunAttempt,
     StopAttempt,
     SuspendAttempt,
+    WithdrawGrant,
 )
 from iriscw.worker.model import SEEN_AS, AttemptPhase, Order, StopCause
 
@@ -87,6 +88,10 @@ def test_suspending_and_resuming() -> None:
         assert jobs.read_observation(told, logs_stored=0).suspension is suspension
     assert wire.down(v1.ControllerMessage(suspend=v1.SuspendAttempt(attempt_uid="a1"))) == SuspendAttempt("a1")
     assert wire.down(v1.ControllerMessage(continue_=v1.ContinueAttempt(attempt_uid="a1"))) == ContinueAttempt("a1")
+    withdraw = v1.ControllerMessage(withdraw=v1.WithdrawGrant(attempt_uid="a1", grant="g1"))
+    assert wire.down(v1.ControllerMessage.parse(bytes(withdraw))) == WithdrawGrant("a1", "g1")
+    told = jobs.observation(Observation("a1", TaskState.RUNNING, suspension=Suspension.SUSPENDED, withdrawn="g1"))
+    assert jobs.read_observation(told, logs_stored=0).withdrawn == "g1"
     resumption = v1.Resumption(
         grant="g1", folder="/w/a1", started_at_ms=5, timeout_ms=7, paused_ms=-3, ports={"web": 80, "api": 81}
     )

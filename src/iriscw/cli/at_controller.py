@@ -160,6 +160,8 @@ def _suspend(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, Any
         found, tier = _with_client(given, work)  # where it is: who had it suspended may have asked for another tier
     already = phases[0] is Suspension.SUSPENDED
     where = f"in {tier} of {found.node}" if tier else f"on {found.node}"
+    if found.repository:
+        where = f"in {found.repository}"
     text = f"{'was suspended already' if already else 'is suspended'}, {where}"
     _finish_suspension(found, text, form, outcome="suspended", tier=tier, already=already)
 
@@ -183,6 +185,7 @@ def _finish_suspension(found: TaskSuspension, text: str, form: str, **more: obje
         "attempt": found.attempt_uid,
         "checkpoint": found.checkpoint,
         "node": found.node,
+        "repository": found.repository,
         **more,
     }
     if form == "table":

@@ -98,7 +98,8 @@ def _suspension(task: TaskStatus) -> str:
         return ""
     if not found.phase:
         return f"not suspended: {found.reason}" if found.reason else ""
-    where = f" ({found.checkpoint} on {found.node})" if found.checkpoint else ""
+    lies = f"on {found.node}" if found.node else f"in {found.repository}"
+    where = f" ({found.checkpoint} {lies})" if found.checkpoint else ""
     return f"{found.phase.lower()}{where}" + (f": {found.reason}" if found.reason else "")
 
 

@@ -64,7 +64,8 @@ def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> 
 
     With --pid it is a process of this machine. JOB, an id or the name of the latest such job, has the agent of the
     machine that its task runs on do it. The task is suspended: it holds no room, and `iriscw resume` has it go on. Its
-    TCP connections are given up. With --leave-running it is a copy that the job knows nothing of.
+    TCP connections are given up. With `--tier repository` it can go on on any machine whose agent has the same
+    repository. With --leave-running it is a copy that the job knows nothing of.
 
     The tree ends only when the checkpoint is whole. Whatever goes wrong before, it runs on as if nothing had been; a
     command that is killed is undone or finished by the next one. An application that cannot be told to go on changes no

@@ -374,13 +374,15 @@ class Client:
     ) -> TaskSuspension:
         """Have a running task frozen and its room given back, and wait until it is. The job goes on with it later.
 
-        It keeps its attempt, and stays RUNNING; :meth:`resume` has it go on, on any worker of the same machine. Its TCP
-        connections are given up. Whoever stops waiting changes nothing.
+        It keeps its attempt, and stays RUNNING; :meth:`resume` has it go on, on any worker of the same machine; with
+        the tier ``repository`` on any machine whose agent has the same repository. Its TCP connections are given up.
+        Whoever stops waiting changes nothing.
 
         Args:
             job: which job, or its id or name.
             task: which of its tasks; none of a gang.
-            tier: where to, one of its machine's tiers; empty: the default one.
+            tier: where to, one of its machine's tiers, or ``repository``, which gets it from the default one; empty:
+                that.
             labels: kept with the checkpoint, beside ``job`` and ``task``.
             force: go on when the application did not come to rest.
             seen: told of each change.
@@ -392,7 +394,8 @@ class Client:
             GangNotSuspendable: it is a member of a gang.
             SuspensionRefused: its job cannot suspend it just now; that is waited for, for a minute.
             TaskOutOfReach, NoSuchNode, AgentAway: as :meth:`checkpoint`.
-            OrderFailed: it was not frozen, and runs on; the text says why.
+            OrderFailed: it was not frozen, and runs on; or it is suspended, and did not come to the repository
+                (``outcome`` is ``stayed``). The text says why.
             OperationError: the controller cannot be reached.
         """
         request = SuspendTaskRequest(
@@ -410,7 +413,8 @@ class Client:
     ) -> TaskSuspension:
         """Have a suspended task go on, and wait until it runs; one that runs is left as it is.
 
-        It waits for a worker of its machine that has room. Whoever stops waiting changes nothing.
+        It waits for a worker with room, of its machine or of one that has its repository. Whoever stops waiting
+        changes nothing.
 
         Args:
             job: which job, or its id or name.

@@ -165,6 +165,11 @@ class TaskSuspension:
     reason: str = ""
     """What it waits for, or why it was not frozen, or not brought back."""
     since_ms: int = 0
+    repository: str = ""
+    """The URL of the repository that has the checkpoint: any node that has this repository can bring it back. Empty:
+    only ``node`` can."""
+    storing: bool = False
+    """Whether its checkpoint is on its way to the repository."""
 
 
 @attrs.frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import aclosing
 
 from iriscw.client import wire
@@ -26,6 +26,9 @@ FROZEN_OR_NOT = (Suspension.NONE, Suspension.SUSPENDED, Suspension.RESUMING)
 BACK_OR_NOT = (Suspension.NONE, Suspension.SUSPENDED)
 """Where a task stands once it is known what became of what was asked."""
 
+REPOSITORY = "repository"
+"""The tier of those that are to go on on another machine."""
+
 Seen = Callable[[TaskSuspension], None]
 
 
@@ -34,14 +37,20 @@ async def suspend(calls: MethodCalls, request: SuspendTaskRequest, seen: Seen | 
 
     Raises:
         TaskEnded: the task, or the attempt that was to be suspended, ended before.
-        OrderFailed: it runs on; the text says why.
+        OrderFailed: it runs on, or it was not stored; the text says why.
         OperationError: it was not asked for, or the controller cannot be reached. It goes on then.
     """
     begun = await calls.ask("SuspendTask", request, WireTaskSuspension, key=request.idempotency_key)
     ref = request.job or JobRef()
-    found = await _until(calls, ref, wire.task_suspension(begun), FROZEN_OR_NOT, seen)
-    if found.phase:
+    now = wire.task_suspension(begun)
+    found = await _until(calls, ref, now, lambda now: now.phase in FROZEN_OR_NOT and not now.storing, seen)
+    stored = request.tier != REPOSITORY or found.repository or found.phase is not Suspension.SUSPENDED
+    if found.phase and stored:
         return found
+    if found.phase:
+        said = f"task {found.task} is suspended on {found.node}, and not in the repository: "
+        why = found.reason or "it was suspended before, to another tier"
+        raise OrderFailed(said + why, operation=found.checkpoint, outcome="stayed", kind="")
     why = found.reason or "somebody had it go on at once"
     raise OrderFailed(f"task {found.task} is not suspended: {why}", operation="", outcome="undone", kind="")
 
@@ -56,7 +65,7 @@ async def resume(calls: MethodCalls, request: ResumeTaskRequest, seen: Seen | No
     """
     begun = await calls.ask("ResumeTask", request, WireTaskSuspension, key=request.idempotency_key)
     ref = request.job or JobRef()
-    found = await _until(calls, ref, wire.task_suspension(begun), BACK_OR_NOT, seen)
+    found = await _until(calls, ref, wire.task_suspension(begun), lambda now: now.phase in BACK_OR_NOT, seen)
     if not found.phase:
         return found
     why = found.reason or "somebody had it suspended again"
@@ -64,20 +73,20 @@ async def resume(calls: MethodCalls, request: ResumeTaskRequest, seen: Seen | No
 
 
 async def _until(
-    calls: MethodCalls, job: JobRef, begun: TaskSuspension, enough: Collection[Suspension], seen: Seen | None
+    calls: MethodCalls, job: JobRef, begun: TaskSuspension, enough: Callable[[TaskSuspension], bool], seen: Seen | None
 ) -> TaskSuspension:
-    """Wait until the phase is one of ``enough``; give how the task is then."""
+    """Wait until it is ``enough``; give how the task is then."""
     now = begun
     if seen is not None:
         seen(now)
-    while now.phase not in enough:
+    while not enough(now):
         watched = calls.stream("WatchJob", lambda: WatchJobRequest(job=job), WireJobStatus)
         async with aclosing(watched) as changes:
             async for _ in changes:
                 before, now = now, _of_attempt(await _task(calls, job, begun.task), begun)
                 if seen is not None and now != before:
                     seen(now)
-                if now.phase in enough:
+                if enough(now):
                     break
     return now
 

@@ -125,6 +125,8 @@ def task_suspension(sent: TaskSuspension) -> model.TaskSuspension:
         node=sent.node,
         reason=sent.reason,
         since_ms=sent.since_ms,
+        repository=sent.repository,
+        storing=sent.storing,
     )
 
 

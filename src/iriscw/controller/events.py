@@ -30,6 +30,10 @@ MAX_VERSIONS = 20_000
 """Jobs whose version is kept: twice what one controller takes. A forgotten one continues at the highest forgotten."""
 
 
+ALL_NODES = "nodes"
+"""By what name news of any node is waited for."""
+
+
 def node_key(node: str) -> str:
     """Return by what name news of a node is waited for."""
     return f"node {node}"
@@ -89,6 +93,7 @@ class EventHub:
             self._changed(event.operation)
         elif isinstance(event, NodeChanged):
             self.ring(node_key(event.node))
+            self.ring(ALL_NODES)
         self._report(event)
 
     def _changed(self, job_id: str) -> None:

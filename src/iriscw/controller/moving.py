@@ -22,22 +22,26 @@ from typing import Any, Final
 import anyio
 
 from iriscw._errors import ActorStopped, IriscwError, NoSuchActor, OutcomeUnknown
+from iriscw.checkpoint.drivers.loading import REPOSITORY
 from iriscw.controller.checkpoint_labels import task_labels
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.errors import CheckpointKept
-from iriscw.controller.events import CheckpointDropped, EventHub, node_key
+from iriscw.controller.events import ALL_NODES, CheckpointDropped, EventHub, node_key
 from iriscw.jobs.errors import SuspensionRefused
 from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
     DropCheckpoint,
     FreezeAttempt,
     Frozen,
     FrozenAttempt,
+    StoreCheckpoint,
     ThawAttempt,
     Thawed,
     ThawedAttempt,
 )
-from iriscw.jobs.suspension.moves import thaw_keys
+from iriscw.jobs.suspension.messages import FollowRepositories, NodeRepositories
+from iriscw.jobs.suspension.moves import store_key, thaw_keys
 from iriscw.nodes.errors import STARTS_AGENT, NoSuchOrder
 from iriscw.nodes.messages import (
     AGENTS,
@@ -53,6 +57,7 @@ from iriscw.nodes.model import (
     REFUSED,
     REMOVED,
     FreezeOrder,
+    MoveOrder,
     NodeState,
     NodeView,
     Order,
@@ -72,6 +77,10 @@ PREFIX: Final = "jobs/"
 
 FORGOTTEN: Final = "the order was forgotten before anybody asked what became of it"
 
+UNFIT: Final = ("GateRefused", "RightsMissing", "CriuMissing", "CriuUnfit", "CudaMissing")
+"""Kinds of ends of a thaw after which trying again on that machine is of no use until somebody changes something there:
+nothing was touched. Each is the name of an error in :mod:`iriscw.freeze.model`."""
+
 _TRANSIENT: Final = (ActorStopped, NoSuchActor, OutcomeUnknown)
 """Beside what says so of itself: the tree is being started, or a part of it is. All questions may be repeated."""
 
@@ -83,6 +92,9 @@ _THAWS: Final[Mapping[str, Thawed]] = {
     REFUSED: Thawed.UNDONE,
 }
 """What the outcomes of orders mean to a job. Of all others nobody can say what runs."""
+
+_STORED: Final = ("moved", "copied")
+"""The outcomes of a move after which the checkpoint lies where it was to lie."""
 
 
 class Moves:
@@ -105,7 +117,8 @@ class Moves:
         """Freeze an attempt (see the port).
 
         Raises:
-            SuspensionRefused: no agent can reach its processes. They run on.
+            SuspensionRefused: no agent can reach its processes, or has the repository that they are to come to. They
+                run on.
         """
         key = PREFIX + effect.key
         view = await self._find(key) or await self._begin_freeze(key, effect)
@@ -123,6 +136,10 @@ class Moves:
         node = connection.hello.node
         if process is None or not folder or not node:
             raise SuspensionRefused(f"worker {effect.worker_id} names no process of {effect.uid} that can be frozen")
+        if effect.carries_folder:
+            await self._agent_of(node)
+            if not await self._repository_at(node):
+                raise SuspensionRefused(f"the agent of {node} has no repository: start it with --repository")
         freeze = FreezeOrder(
             pid=process.pid,
             start_ticks=process.start_ticks,
@@ -135,6 +152,7 @@ class Moves:
             pid_namespace=process.pid_namespace,
             tcp_close=True,
             guard=folder,
+            carries_folder=effect.carries_folder,
         )
         return await self._place(key, node, Order("", freeze=freeze))
 
@@ -149,8 +167,25 @@ class Moves:
         view = await self._find(key) or await self._place(key, effect.node, order)
         end = await self._end_of(view)
         outcome = _THAWS.get(end.outcome, Thawed.UNKNOWN)
+        if outcome is Thawed.UNDONE and end.kind in UNFIT:
+            outcome = Thawed.REFUSED
         self.ends["thaw", outcome.value] += 1
         return ThawedAttempt(outcome, "" if outcome is Thawed.THAWED else _sentence(end))
+
+    async def store(self, effect: StoreCheckpoint) -> CheckpointStored:
+        """Have a checkpoint lie in the repository of its node's agent, and no more in its tier (see the port).
+
+        Raises:
+            SuspensionRefused: the node has no agent any more. It lies where it lay.
+        """
+        key = PREFIX + effect.key
+        order = Order("", move=MoveOrder(effect.checkpoint, REPOSITORY))
+        view = await self._find(key) or await self._place(key, effect.node, order)
+        end = await self._end_of(view)
+        self.ends["store", "stored" if end.outcome in _STORED else "kept"] += 1
+        if end.outcome not in _STORED:
+            return CheckpointStored(reason=_sentence(end))
+        return CheckpointStored(await self._repository_at(effect.node), "its agent names no repository")
 
     async def drop(self, effect: DropCheckpoint) -> None:
         """Remove what a suspension left (see the port): its order is ended first, and thaws of it are waited for.
@@ -172,12 +207,27 @@ class Moves:
         elif frozen is not None and not checkpoint:
             checkpoint, node = frozen.order.operation, frozen.node
         if checkpoint:
-            for each in thaw_keys(effect.key):
+            stored = await self._find(PREFIX + store_key(effect.key))
+            if stored is not None and stored.end is None:
+                await self._ask(ORDERS, CancelOrder(stored.order.operation))
+                await self._end_of(stored)
+            for each in thaw_keys(effect.key, effect.returns):
                 thaw = await self._find(PREFIX + each)
                 if thaw is not None:
                     await self._end_of(thaw)
-            await self._remove(f"{key}/drop", checkpoint, node)
+            await self._remove_all(f"{key}/drop", checkpoint, node, effect)
         self._hub.publish(CheckpointDropped())
+
+    async def _remove_all(self, key: str, checkpoint: str, node: str, effect: DropCheckpoint) -> None:
+        """Remove it where it is: each agent removes its own copies, and the one in its repository."""
+        if not effect.repository:
+            await self._remove(key, checkpoint, node)
+        for tried in effect.tried if effect.repository else ():
+            await self._remove(f"{key}-{tried}", checkpoint, tried)
+        if effect.repository and not effect.tried:
+            placed = await self._find(key)
+            where = placed.node if placed is not None else await self._node_with(effect.repository, node)
+            await self._remove(key, checkpoint, where)
 
     async def _remove(self, key: str, checkpoint: str, node: str) -> None:
         order = Order("", remove=RemoveOrder(checkpoint))
@@ -185,6 +235,43 @@ class Moves:
         self.ends["remove", end.outcome if end.outcome == REMOVED else "kept"] += 1
         if end.outcome != REMOVED:
             raise CheckpointKept(f"{checkpoint} on {node} was not removed: {_sentence(end)}")
+
+    async def follow(self, session: FollowRepositories, port: Any) -> None:
+        """Tell which repository each node has, whose agent is there (see the port)."""
+        told: dict[str, str] | None = None
+        with self._hub.subscribed(ALL_NODES) as events:
+            while True:
+                found = await self._repositories()
+                if found != told:
+                    told = found
+                    await port.send(NodeRepositories(tuple(found.items())))
+                await events.wait()
+
+    async def _repositories(self) -> dict[str, str]:
+        """Return the URL of each node that has one now."""
+        found: dict[str, str] = {}
+        for node in await self._ask(AGENTS, ListNodes()):
+            try:
+                view: NodeView = await self._access.ask(AGENTS / node, DescribeNode(()))
+            except NoSuchActor:  # it was just forgotten
+                continue
+            if view.state is not NodeState.UNKNOWN and repository_of(view):
+                found[node] = repository_of(view)
+        return found
+
+    async def _node_with(self, repository: str, preferred: str) -> str:
+        """Wait until a node is there that has a repository."""
+        with self._hub.subscribed(ALL_NODES) as events:
+            while True:
+                nodes = [node for node, url in (await self._repositories()).items() if url == repository]
+                if nodes:
+                    return preferred if preferred in nodes else nodes[0]
+                await events.wait()
+
+    async def _repository_at(self, node: str) -> str:
+        if node not in await self._ask(AGENTS, ListNodes()):
+            return ""
+        return repository_of(await self._ask(AGENTS / node, DescribeNode(())))
 
     # Orders
 
@@ -241,6 +328,11 @@ class Moves:
                     said = text
                     log.info("%s is asked again: %s", path, text)
             await anyio.sleep(AGAIN_S)
+
+
+def repository_of(view: NodeView) -> str:
+    """Return the URL of a node's repository, as its agent said last; empty: it has none."""
+    return "" if view.abilities is None else view.abilities.repository
 
 
 def _sentence(end: OrderEnd) -> str:

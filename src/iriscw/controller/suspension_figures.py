@@ -16,7 +16,7 @@ from iriscw.runtime.vocabulary import SECOND
 BOUNDS_S: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 86400.0)
 """From a small process in RAM to a job that waits for GPUs for a day."""
 
-OUTCOMES: Final = ("asked", "suspended", "undone", "resuming", "resumed", "ended")
+OUTCOMES: Final = ("asked", "suspended", "undone", "resuming", "resumed", "unplaced", "ended")
 """See :class:`~iriscw.jobs.suspension.messages.PhaseOver`."""
 
 

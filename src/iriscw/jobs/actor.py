@@ -14,6 +14,8 @@ none fills without a fault; a full one is told again after a second.
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 from iriscw.jobs import registry
@@ -29,7 +31,16 @@ from iriscw.jobs.registry import JobRegistry, JobRegistryDecisions, RegisteredJo
 from iriscw.jobs.scheduling.scheduler import SchedulerDecisions
 from iriscw.jobs.scheduling.state import Scheduler
 from iriscw.jobs.settings import DEFAULT_SETTINGS, JobSettings
-from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, FrozenAttempt, ThawAttempt, ThawedAttempt
+from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
+    DropCheckpoint,
+    FreezeAttempt,
+    FrozenAttempt,
+    StoreCheckpoint,
+    ThawAttempt,
+    ThawedAttempt,
+)
+from iriscw.jobs.suspension.messages import FollowRepositories
 from iriscw.runtime.behavior import DEFAULT_SNAPSHOT_EVERY, Behavior, ChildSpec, Restart
 from iriscw.runtime.vocabulary import ROOT, ActorPath
 
@@ -79,6 +90,15 @@ class NoFreezer:
         """Refuse."""
         raise SuspensionRefused("there is nobody here who could thaw an attempt")
 
+    async def store(self, effect: StoreCheckpoint) -> CheckpointStored:
+        """Refuse."""
+        raise SuspensionRefused("there is nobody here who could move a checkpoint")
+
+    async def follow(self, session: FollowRepositories, port: Any) -> None:
+        """Tell of no machine, for as long as somebody listens."""
+        async for _ in port:
+            pass
+
     async def drop(self, effect: DropCheckpoint) -> None:
         """Refuse."""
         raise SuspensionRefused("there is nobody here who could remove a checkpoint")
@@ -102,6 +122,7 @@ def job_behavior(
             AwaitLogs: logs.await_logs,
             FreezeAttempt: freezer.freeze,
             ThawAttempt: freezer.thaw,
+            StoreCheckpoint: freezer.store,
             DropCheckpoint: freezer.drop,
         },
         name="job",
@@ -131,10 +152,16 @@ def links_behavior(streams: Streams, stop_grace_ns: int) -> Behavior:
     return Behavior(initial=Links, on=decisions.rules(), resume=decisions.resume, name="links")
 
 
-def scheduler_behavior(fleet: ActorPath) -> Behavior:
+def scheduler_behavior(fleet: ActorPath, freezer: Freezer) -> Behavior:
     """Return the behavior of ``/jobs/scheduler``."""
     decisions = SchedulerDecisions(fleet)
-    return Behavior(initial=Scheduler, on=decisions.rules(), resume=decisions.resume, name="scheduler")
+    return Behavior(
+        initial=Scheduler,
+        on=decisions.rules(),
+        resume=decisions.resume,
+        sessions={FollowRepositories: freezer.follow},
+        name="scheduler",
+    )
 
 
 def jobs_behavior(
@@ -163,7 +190,9 @@ def jobs_behavior(
         evolve=registry.evolve,
         compact=registry.compact,
         children=(
-            ChildSpec("scheduler", scheduler_behavior(config.fleet), capacity=SCHEDULER_CAPACITY),
+            ChildSpec(
+                "scheduler", scheduler_behavior(config.fleet, freezer or NoFreezer()), capacity=SCHEDULER_CAPACITY
+            ),
             ChildSpec("links", links_behavior(streams, config.stop_grace_ns), capacity=MAX_WORKERS),
         ),
         name="jobs",

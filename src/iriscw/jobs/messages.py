@@ -523,12 +523,16 @@ class LinkNeedsDesired:
 
 @message
 class Desired:
-    """What a job wants of one attempt. ``stop`` is None while it should run; with ``suspend`` it may be frozen."""
+    """What a job wants of one attempt. ``stop`` is None while it should run; with ``suspend`` it may be frozen.
+
+    With ``withdraw`` it is not to come back there: the grant of its order is to be taken back.
+    """
 
     order: RunOrder
     started: bool
     stop: Ending | None
     suspend: bool = False
+    withdraw: bool = False
 
 
 @message

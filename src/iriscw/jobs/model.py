@@ -456,6 +456,8 @@ class Observation(MayHaveEnded):
         gpus: its own, by UUID, in its order; of one that is SUSPENDED or has ended, those that it had.
         host: where others reach what it listens to; empty: it has not begun, or nobody said.
         rendezvous_port: of a gang's leader, where the others meet it; 0: not yet, or not told.
+        withdrawn: of one that is SUSPENDED: the grant that was taken back here before anybody had taken it;
+            empty: none.
 
     Of one that is SUSPENDED ``log_offset`` is final, too.
     """
@@ -476,6 +478,7 @@ class Observation(MayHaveEnded):
     rendezvous_port: int = 0
     process_ended_wall_ns: int = 0
     result: ResultFacts | None = None
+    withdrawn: str = ""
 
     @property
     def live(self) -> bool:
@@ -585,7 +588,8 @@ class Orders:
     """To the worker. ``release`` names attempts that it may forget: ended ones, or suspended ones, whose files stay.
 
     ``suspend`` names attempts that are about to be frozen: the worker says SUSPENDING, and only then they may be.
-    ``go_on`` names those that were not frozen after all. Of orders that are complete, ``run`` names both as well.
+    ``go_on`` names those that were not frozen after all. Of orders that are complete, ``run`` names both as well, and
+    those of ``withdraw``: pairs of attempts and grants that are to be taken back if nobody has taken them.
     """
 
     complete: bool = False
@@ -594,6 +598,7 @@ class Orders:
     release: tuple[str, ...] = ()
     suspend: tuple[str, ...] = ()
     go_on: tuple[str, ...] = ()
+    withdraw: tuple[tuple[str, str], ...] = ()
 
 
 @message

@@ -39,7 +39,16 @@ from __future__ import annotations
 from typing import Protocol
 
 from iriscw.jobs.model import AwaitLogs, WorkerStream
-from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, FrozenAttempt, ThawAttempt, ThawedAttempt
+from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
+    DropCheckpoint,
+    FreezeAttempt,
+    FrozenAttempt,
+    StoreCheckpoint,
+    ThawAttempt,
+    ThawedAttempt,
+)
+from iriscw.jobs.suspension.messages import FollowRepositories
 
 
 class Logs(Protocol):
@@ -84,6 +93,19 @@ class Freezer(Protocol):
 
         Raises:
             OperationError: it cannot be thawed there. Nothing of it runs.
+        """
+
+    async def store(self, effect: StoreCheckpoint) -> CheckpointStored:
+        """Carry out :class:`~iriscw.jobs.suspension.effects.StoreCheckpoint`.
+
+        Raises:
+            OperationError: it cannot be moved. It is where it was.
+        """
+
+    async def follow(self, session: FollowRepositories, port: object) -> None:
+        """Tell the scheduler which repository each machine has, for as long as it listens.
+
+        ``port`` is the runtime's end of the session.
         """
 
     async def drop(self, effect: DropCheckpoint) -> None:

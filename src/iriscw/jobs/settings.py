@@ -20,6 +20,10 @@ class JobSettings:
     the agent's; this is for an agent that does not answer. A terabyte to a disk of 500 MB/s takes 35 minutes."""
     thaw_pause_ns: int = 5 * SECOND
     """Between two tries to bring an attempt back."""
+    doubt_ns: int = 15 * SECOND
+    """How long a machine that did not take an attempt is not tried again; twice as long each time, up to
+    ``longest_doubt_ns``. What was refused changes when somebody does something about it, there or in the pool."""
+    longest_doubt_ns: int = 600 * SECOND
 
 
 DEFAULT_SETTINGS = JobSettings()

@@ -226,6 +226,8 @@ def task_suspension(view: SuspensionView) -> v1.TaskSuspension:
         node=view.node,
         reason=view.reason,
         since_ms=_ms(view.since_wall_ns),
+        repository=view.repository,
+        storing=view.storing,
     )
 
 
@@ -352,6 +354,7 @@ def read_observation(sent: v1.AttemptObserved, *, logs_stored: int, with_end: bo
         host=sent.host[:MAX_HOST_CHARS],
         rendezvous_port=sent.rendezvous_port if 0 < sent.rendezvous_port <= MAX_PORT else 0,
         process_ended_wall_ns=max(0, sent.finished_at_ms) * MILLISECOND,
+        withdrawn=sent.withdrawn_grant,
     )
 
 
@@ -376,6 +379,7 @@ def observation(seen: Observation) -> v1.AttemptObserved:
         gpus=list(seen.gpus),
         host=seen.host,
         rendezvous_port=seen.rendezvous_port,
+        withdrawn_grant=seen.withdrawn,
     )
 
 

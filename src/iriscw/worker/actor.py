@@ -8,11 +8,11 @@ from collections.abc import Callable
 from iriscw.dialling.messages import Dial
 from iriscw.runtime import Behavior, ChildSpec, Restart
 from iriscw.worker import lifecycle, registry, session
+from iriscw.worker.attempt import Attempt, evolve
 from iriscw.worker.drivers.desk import AttemptDesk
 from iriscw.worker.drivers.stream import ControllerStream
 from iriscw.worker.effects import DropStrangers, HoldLease
 from iriscw.worker.gpus import GpuOffer
-from iriscw.worker.lifecycle import Attempt
 from iriscw.worker.registry import AttemptRegistry, AttemptRegistryDecisions
 from iriscw.worker.session import Session
 
@@ -23,7 +23,7 @@ def attempt(uid: str, desk: AttemptDesk) -> ChildSpec:
         initial=functools.partial(Attempt, uid),
         on=lifecycle.rules(),
         resume=lifecycle.resume,
-        evolve=lifecycle.evolve,
+        evolve=evolve,
         effects=desk.effects(),
         name="attempt",
     )

@@ -64,7 +64,7 @@ class Permit:
     gpus: tuple[str, ...] = ()
     """That it has from now on, by UUID."""
     host: str = ""
-    """Where others reached it before; empty: not told."""
+    """Where others reached it before; empty: not told, or it has come from another machine."""
 
 
 @message

@@ -14,6 +14,7 @@ An attempt can be frozen (see :mod:`iriscw.freeze`) and brought back, here or on
 
     RUNNING <--continued/suspending--> SUSPENDING --suspended--> SUSPENDED --granted--> RESUMING --thawed--> RUNNING
     NEW --granted--> RESUMING --stopping--> REVOKING --thawed--> STOPPING
+    RESUMING --returning--> RETURNING --returned--> SUSPENDED, or --thawed--> RUNNING
 
 Freezing and thawing are others' doing. This worker says when they may: it is written down that the processes may be
 gone without an end before anybody is told so, and the grant to come back is offered when that is on the disk.
@@ -32,7 +33,7 @@ RUNNING, STOPPING         the same
 SUSPENDING                it is looked for: adopted if it is there, otherwise SUSPENDED
 SUSPENDED                 nothing
 RESUMING                  its grant is offered again: that is once and the same
-REVOKING                  its grant is taken back
+RETURNING, REVOKING       its grant is taken back
 ENDED                     its log and its result are offered again, until it is released
 ========================  ==========================================================================
 
@@ -49,7 +50,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from iriscw.jobs.model import AttemptEnd, Ending, Observation, Resumption, Suspension, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Resumption
 from iriscw.jobs.traits import Fault
 from iriscw.processes.ends import EndKind
 from iriscw.runtime.vocabulary import (
@@ -68,8 +69,8 @@ from iriscw.runtime.vocabulary import (
     SetTimer,
     Tell,
     Undelivered,
-    replace,
 )
+from iriscw.worker.attempt import Attempt, evolve, sterner
 from iriscw.worker.effects import (
     Adopt,
     AwaitEnd,
@@ -103,9 +104,9 @@ from iriscw.worker.messages import (
     RunAttempt,
     StopAttempt,
     SuspendAttempt,
+    WithdrawGrant,
 )
 from iriscw.worker.model import (
-    SEEN_AS,
     STOP_GRACE_NS,
     AttemptPhase as Phase,
     Order,
@@ -117,6 +118,8 @@ from iriscw.worker.records import (
     AttemptEnded,
     AttemptEquipped,
     AttemptGranted,
+    AttemptReturned,
+    AttemptReturning,
     AttemptStarted,
     AttemptStarting,
     AttemptStopping,
@@ -128,140 +131,17 @@ from iriscw.worker.records import (
 AGAIN_NS = 2 * SECOND
 """Before an effect that must succeed in the end is tried again."""
 
-TRANSITIONS: Mapping[Phase, Mapping[type, Phase]] = {
-    Phase.NEW: {AttemptAccepted: Phase.FETCHING, AttemptGranted: Phase.RESUMING, AttemptEnded: Phase.ENDED},
-    Phase.FETCHING: {AttemptStarting: Phase.STARTING, AttemptEnded: Phase.ENDED},
-    Phase.STARTING: {
-        AttemptStarted: Phase.RUNNING,
-        AttemptStopping: Phase.WITHDRAWN,
-        AttemptEnded: Phase.ENDED,
-    },
-    Phase.WITHDRAWN: {
-        AttemptStarted: Phase.STOPPING,
-        AttemptStopping: Phase.WITHDRAWN,
-        AttemptEnded: Phase.ENDED,
-    },
-    Phase.RUNNING: {
-        AttemptSuspending: Phase.SUSPENDING,
-        AttemptStopping: Phase.STOPPING,
-        AttemptEnded: Phase.ENDED,
-    },
-    Phase.SUSPENDING: {
-        AttemptContinued: Phase.RUNNING,
-        AttemptSuspended: Phase.SUSPENDED,
-        AttemptStopping: Phase.STOPPING,
-        AttemptEnded: Phase.ENDED,
-    },
-    Phase.SUSPENDED: {AttemptGranted: Phase.RESUMING, AttemptEnded: Phase.ENDED},
-    Phase.RESUMING: {
-        AttemptThawed: Phase.RUNNING,
-        AttemptStopping: Phase.REVOKING,
-        AttemptEnded: Phase.ENDED,
-    },
-    Phase.REVOKING: {
-        AttemptThawed: Phase.STOPPING,
-        AttemptStopping: Phase.REVOKING,
-        AttemptEnded: Phase.ENDED,
-    },
-    Phase.STOPPING: {AttemptStopping: Phase.STOPPING, AttemptEnded: Phase.ENDED},
-    Phase.ENDED: {},
-}
-"""Which record may follow in which phase, and where it leads; ``AttemptEquipped`` leads nowhere."""
-
 REFUSED_FAULTS = ("GrantRefused", "ResumeRefused", "InvalidArgument")
 """Errors of a grant that will not be had: what was suspended cannot go on here."""
 
 NOT_OF_THE_ATTEMPT = (StopCause.LEASE, StopCause.DRAINING)
 """Causes that are about what runs on a worker: of a suspended attempt nothing does."""
 
+MAY_COME_BACK = (Phase.RESUMING, Phase.RETURNING, Phase.REVOKING)
+"""It has a grant, and what was thawed under that may run."""
+
 HOLDS_NOTHING = (Phase.SUSPENDED, Phase.ENDED)
 """Nothing of it runs, so its GPUs are free."""
-
-
-@attrs.define(eq=False)
-class Attempt:
-    """One attempt, as its records say."""
-
-    uid: str
-    task_id: str = ""
-    phase: Phase = Phase.NEW
-    stop: AttemptStopping | None = None
-    started: AttemptStarted | None = None
-    ended: AttemptEnded | None = None
-    suspended: AttemptSuspended | None = None
-    granted: AttemptGranted | None = None
-    gpus: tuple[str, ...] = ()
-    waiting: Order | None = None
-    """What it was ordered, once all is here and only its gang's leader is missing. Lost with this life of the worker,
-    as what is fetched is: then it has never begun."""
-    released: Order | None = None
-    """The order that need not wait for the leader, where it came while something was still being fetched."""
-    wanted_gpus: int = 0
-    """How many GPUs it asks for, known once all is here."""
-    permitted: bool = False
-    """Whether this life of the worker has offered what was granted."""
-    revoked: bool = False
-    """Whether it ended because its grant was taken back: frozen as it was, it may be granted again, here or elsewhere.
-    """
-
-    def observation(self) -> Observation:
-        """Return what is reported of it."""
-        started, ended = self.started, self.ended
-        state, suspension = SEEN_AS.get(self.phase, (TaskState.ASSIGNED, Suspension.NONE))
-        seen = Observation(
-            uid=self.uid,
-            state=state,
-            suspension=suspension,
-            started=started is not None,
-            process_started_wall_ns=started.wall_ns if started else 0,
-            ports=started.ports if started else (),
-            gpus=self.gpus,
-            host=started.host if started else "",
-            rendezvous_port=started.rendezvous_port if started else 0,
-        )
-        if self.phase is Phase.SUSPENDED and self.suspended is not None:
-            return replace(seen, folder=self.suspended.folder, log_offset=self.suspended.log_bytes)
-        if self.phase is Phase.RESUMING and self.granted is not None and self.permitted:
-            return replace(seen, folder=self.granted.folder)
-        if ended is None:
-            return seen
-        return replace(
-            seen,
-            state=TaskState.RUNNING if ended.was_started else TaskState.ASSIGNED,
-            started=ended.was_started,
-            end=ended.end,
-            log_offset=ended.log_bytes,
-            result=ended.result,
-            process_ended_wall_ns=ended.wall_ns,
-        )
-
-
-def evolve(attempt: Attempt, record: object) -> None:
-    """Apply a record."""
-    if isinstance(record, AttemptEquipped):
-        attempt.gpus = record.gpus
-        return
-    before = attempt.phase
-    attempt.phase = TRANSITIONS[before][type(record)]
-    match record:
-        case AttemptAccepted():
-            attempt.task_id = record.task_id
-        case AttemptStarted():
-            attempt.started = record
-        case AttemptSuspended():
-            attempt.suspended = record
-        case AttemptGranted():
-            attempt.task_id, attempt.granted, attempt.permitted = record.task_id, record, False
-            attempt.started = AttemptStarted(record.started_wall_ns, record.timeout_ns, record.ports, record.host)
-        case AttemptStopping():
-            attempt.stop = _sterner(attempt.stop, record)
-        case AttemptEnded():
-            attempt.ended, attempt.revoked = record, before is Phase.REVOKING
-
-
-def _sterner(before: AttemptStopping | None, after: AttemptStopping) -> AttemptStopping:
-    """The first cause stays; the grace only gets shorter."""
-    return after if before is None else AttemptStopping(before.cause, min(before.grace_ns, after.grace_ns))
 
 
 def rules() -> dict[type, DecisionFunction]:
@@ -271,6 +151,7 @@ def rules() -> dict[type, DecisionFunction]:
         StopAttempt: stop,
         SuspendAttempt: suspend,
         ContinueAttempt: go_on,
+        WithdrawGrant: give_back,
         ForgetAttempt: forget,
         GpusGiven: gpus_given,
         GpusLacking: gpus_lacking,
@@ -291,7 +172,7 @@ def resume(attempt: Attempt, ctx: Context) -> tuple[Command, ...]:
             return ()
         case Phase.RESUMING if attempt.granted is not None:
             return (_permit(attempt.uid, attempt.granted, attempt.gpus),)
-        case Phase.REVOKING if attempt.granted is not None:
+        case Phase.RETURNING | Phase.REVOKING if attempt.granted is not None:
             return (_revoke(attempt.uid, attempt.granted),)
         case Phase.SUSPENDED:
             return (_leaves_gpus(attempt),) if attempt.gpus else ()
@@ -407,14 +288,16 @@ def _stop(attempt: Attempt, cause: StopCause, grace_ns: int, ctx: Context) -> Re
             written = attempt.suspended.log_bytes if attempt.suspended is not None else 0
             over = AttemptEnded(AttemptEnd(STOPPED[cause]), ctx.wall, was_started=True, log_bytes=written)
             return _reported(attempt, Decision(records=(over,), commands=(_offer_what_is_left(attempt),)))
+        case Phase.RETURNING:  # taking it back is under way
+            return _reported(attempt, Decision(records=(asked,)))
         case Phase.RESUMING | Phase.REVOKING if attempt.granted is not None:
-            shortest = _sterner(attempt.stop, asked)
+            shortest = sterner(attempt.stop, asked)
             if attempt.stop == shortest:
                 return None
             revoke = (_revoke(attempt.uid, attempt.granted),) if attempt.permitted and attempt.stop is None else ()
             return _reported(attempt, Decision(records=(asked,), commands=(Cancel("thaw"), *revoke)))
         case Phase.RUNNING | Phase.STOPPING | Phase.SUSPENDING:
-            shortest = _sterner(attempt.stop, asked)
+            shortest = sterner(attempt.stop, asked)
             if attempt.stop == shortest:
                 return None
             end = Run("end", EndAttempt(attempt.uid, shortest.grace_ns))
@@ -435,6 +318,14 @@ def go_on(attempt: Attempt, message: ContinueAttempt, ctx: Context) -> Returned:
     if attempt.phase is not Phase.SUSPENDING:
         return (_report(attempt),)
     return _reported(attempt, Decision(records=(AttemptContinued(),)))
+
+
+def give_back(attempt: Attempt, message: WithdrawGrant, ctx: Context) -> Returned:
+    """Have it not come back here: take its grant back, unless somebody was faster."""
+    if attempt.phase is not Phase.RESUMING or attempt.granted is None or attempt.granted.grant != message.grant:
+        return (_report(attempt),)
+    revoke = (_revoke(attempt.uid, attempt.granted),) if attempt.permitted else ()
+    return Decision(records=(AttemptReturning(),), commands=(Cancel("thaw"), *revoke))
 
 
 def _permit(uid: str, granted: AttemptGranted, gpus: tuple[str, ...]) -> Command:
@@ -526,10 +417,10 @@ def _started(attempt: Attempt, value: Started, ctx: Context) -> Returned:
 
 def _permitted(attempt: Attempt) -> Returned:
     """The grant is on offer: whoever thaws it may begin."""
-    if attempt.granted is None or attempt.phase not in (Phase.RESUMING, Phase.REVOKING):
+    if attempt.granted is None or attempt.phase not in MAY_COME_BACK:
         return None
     attempt.permitted = True
-    if attempt.phase is Phase.REVOKING:
+    if attempt.phase is not Phase.RESUMING:
         return (_revoke(attempt.uid, attempt.granted),)
     return (Run("thaw", AwaitThaw(attempt.uid, attempt.granted.grant)), _report(attempt))
 
@@ -544,10 +435,12 @@ def _thawed(attempt: Attempt, ctx: Context) -> Returned:
 
 
 def _revoked(attempt: Attempt, too_late: bool, ctx: Context) -> Returned:
-    if attempt.phase is not Phase.REVOKING or attempt.stop is None:
+    if attempt.phase not in (Phase.RETURNING, Phase.REVOKING):
         return None
     if too_late:
         return _thawed(attempt, ctx)
+    if attempt.stop is None:
+        return _reported(attempt, Decision(records=(AttemptReturned(),)))
     over = AttemptEnded(AttemptEnd(STOPPED[attempt.stop.cause]), ctx.wall, was_started=True)
     return _reported(attempt, Decision(records=(over,), commands=(_offer_what_is_left(attempt),)))
 
@@ -611,10 +504,7 @@ def _finished(attempt: Attempt, finish: Finish) -> Returned:
 
 def failed(attempt: Attempt, message: Failed, ctx: Context) -> Returned:
     """A start that failed is the attempt's end; what must succeed in the end is tried again."""
-    refused = type(message.error).__name__ in REFUSED_FAULTS and attempt.phase in (
-        Phase.RESUMING,
-        Phase.REVOKING,
-    )
+    refused = type(message.error).__name__ in REFUSED_FAULTS and attempt.phase in MAY_COME_BACK
     if isinstance(message.effect, Permit) and refused:
         ending = STOPPED[attempt.stop.cause] if attempt.stop else Ending.WORKER_LOST
         record = AttemptEnded(AttemptEnd(ending, fault=fault_of(message.error)), ctx.wall, was_started=True)
@@ -655,9 +545,9 @@ RETRIED: Mapping[type, str] = {
 
 PHASES_OF: Mapping[str, tuple[Phase, ...]] = {
     "withdraw": (Phase.WITHDRAWN,),
-    "permit": (Phase.RESUMING, Phase.REVOKING),
+    "permit": MAY_COME_BACK,
     "thaw": (Phase.RESUMING,),
-    "revoke": (Phase.REVOKING,),
+    "revoke": (Phase.RETURNING, Phase.REVOKING),
     "let-go": (Phase.SUSPENDED, Phase.ENDED),
 }
 """Where an effect is tried again, if not everywhere."""

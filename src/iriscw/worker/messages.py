@@ -51,6 +51,14 @@ class ContinueAttempt:
 
 
 @message
+class WithdrawGrant:
+    """This attempt is not to come back here: take this grant back if nobody has taken it. If somebody has, it runs."""
+
+    uid: str
+    grant: str
+
+
+@message
 class ForgetAttempt:
     """The controller has what it needs of this ended attempt; of a suspended one, somebody else has it from now on."""
 
@@ -208,6 +216,7 @@ DownItem: TypeAlias = (
     | StopAttempt
     | SuspendAttempt
     | ContinueAttempt
+    | WithdrawGrant
     | ForgetAttempt
     | HeartbeatAcked
     | Flushed

@@ -50,6 +50,8 @@ class AttemptPhase(enum.Enum):
     """Nothing of it runs: it is a checkpoint, and the files in its folder."""
     RESUMING = "resuming"
     """It has a grant to be brought back, and may run from here on."""
+    RETURNING = "returning"
+    """As RESUMING, and it is suspended again if the grant can be taken back."""
     REVOKING = "revoking"
     """As RESUMING, and it is stopped if the grant cannot be taken back."""
     ENDED = "ended"
@@ -66,6 +68,7 @@ SEEN_AS: Mapping[AttemptPhase, tuple[TaskState, Suspension]] = {
     AttemptPhase.SUSPENDING: (TaskState.RUNNING, Suspension.SUSPENDING),
     AttemptPhase.SUSPENDED: (TaskState.RUNNING, Suspension.SUSPENDED),
     AttemptPhase.RESUMING: (TaskState.RUNNING, Suspension.RESUMING),
+    AttemptPhase.RETURNING: (TaskState.RUNNING, Suspension.RESUMING),
     AttemptPhase.REVOKING: (TaskState.RUNNING, Suspension.RESUMING),
 }
 """What jobs hear of one that lives. One that has ended is what it was last, RUNNING or not."""

@@ -123,6 +123,18 @@ class AttemptGranted:
     host: str = ""
 
 
+@record("worker.attempt_returning")
+@message
+class AttemptReturning:
+    """Its grant is to be taken back, so that it may come back elsewhere. Durable before that is done."""
+
+
+@record("worker.attempt_returned")
+@message
+class AttemptReturned:
+    """Its grant was taken back before anybody had taken it: it is suspended, as before."""
+
+
 @record("worker.attempt_thawed")
 @message
 class AttemptThawed:

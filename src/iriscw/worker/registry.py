@@ -58,6 +58,7 @@ from iriscw.worker.messages import (
     StopAll,
     StopAttempt,
     SuspendAttempt,
+    WithdrawGrant,
 )
 from iriscw.worker.model import MAX_ATTEMPTS
 from iriscw.worker.records import AttemptDropped, AttemptKnown, GpusAssigned, GpusReturned
@@ -126,6 +127,7 @@ class AttemptRegistryDecisions:
             StopAttempt: self.stop,
             SuspendAttempt: self.pass_on,
             ContinueAttempt: self.pass_on,
+            WithdrawGrant: self.pass_on,
             ForgetAttempt: self.forget,
             AttemptReleased: self.released,
             GpusWanted: self.gpus_wanted,
@@ -166,7 +168,10 @@ class AttemptRegistryDecisions:
         return self.pass_on(registry, message, ctx)
 
     def pass_on(
-        self, registry: AttemptRegistry, message: StopAttempt | SuspendAttempt | ContinueAttempt, ctx: Context
+        self,
+        registry: AttemptRegistry,
+        message: StopAttempt | SuspendAttempt | ContinueAttempt | WithdrawGrant,
+        ctx: Context,
     ) -> Returned:
         """Pass it on, if it is here."""
         return (Tell(ctx.path / message.uid, message),) if message.uid in registry.known else None

@@ -74,6 +74,7 @@ from iriscw.worker.messages import (
     StopAll,
     StopAttempt,
     SuspendAttempt,
+    WithdrawGrant,
 )
 from iriscw.worker.model import DEFAULT_HEARTBEAT_NS, DEFAULT_LEASE_NS, STOP_GRACE_NS, StopCause
 
@@ -230,7 +231,7 @@ def arrived(session: Session, message: Arrived, ctx: Context) -> Returned:
             return _desired(session, item)
         case RunAttempt():
             return None if session.leaving else (Tell(ATTEMPTS, item),)
-        case StopAttempt() | ForgetAttempt() | SuspendAttempt() | ContinueAttempt():
+        case StopAttempt() | ForgetAttempt() | SuspendAttempt() | ContinueAttempt() | WithdrawGrant():
             return (Tell(ATTEMPTS, item),)
         case _:
             return None

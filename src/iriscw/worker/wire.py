@@ -25,6 +25,7 @@ from iriscw.worker.messages import (
     StopAttempt,
     SuspendAttempt,
     UpItem,
+    WithdrawGrant,
 )
 from iriscw.worker.model import Order, Specification, StopCause
 
@@ -81,6 +82,8 @@ def down(message: v1.ControllerMessage) -> DownItem | None:
         return SuspendAttempt(message.suspend.attempt_uid)
     if message.continue_ is not None:
         return ContinueAttempt(message.continue_.attempt_uid)
+    if message.withdraw is not None:
+        return WithdrawGrant(message.withdraw.attempt_uid, message.withdraw.grant)
     if message.forget is not None:
         return ForgetAttempt(message.forget.attempt_uid)
     if message.heartbeat_ack is not None:

@@ -23,7 +23,7 @@ CONNECT = "/iriscw.v1.AgentService/Connect"
 PATIENCE_S = 60
 
 
-def hello(node="n1", agent="agent-1", starts=1, version=1):
+def hello(node="n1", agent="agent-1", starts=1, version=1, repository=""):
     """Return a hello."""
     return v1.AgentHello(
         protocol_version=version,
@@ -31,7 +31,7 @@ def hello(node="n1", agent="agent-1", starts=1, version=1):
         agent_id=agent,
         starts=starts,
         boot_id="boot",
-        capabilities=v1.CapabilitiesResponse(criu_version="4.2"),
+        capabilities=v1.CapabilitiesResponse(criu_version="4.2", repository=repository),
     )
 
 

@@ -1,7 +1,7 @@
 """Planted bugs that no drawn world shows, each with the one test that has to fail: all drawn workers are alike."""
 
 import attrs
-from planted import SCALING
+from planted import SCALING, SUSPENDING
 
 from anchors import Mutant
 
@@ -14,6 +14,7 @@ class Caught(Mutant):
 
 
 SPREAD = "tests/sims/test_spread_gangs.py::"
+MOVES, MOVED = "jobs/suspension/moves.py", "tests/jobs/test_suspending.py::"
 
 CAUGHT = (
     Caught(
@@ -30,5 +31,32 @@ CAUGHT = (
         "slices-that-could-not-run-what-waits-are-bought-without-a-pause",
         (("fleet/routing.py", "_try_one", "waiting.doubts[name].due", "True"),),
         catcher=f"{SPREAD}test_slices_that_could_not_run_what_waits_are_tried_ever_less_often[None]",
+    ),
+    Caught(
+        "any-word-of-being-suspended-gives-a-grant-back",
+        ((SUSPENDING, "SuspendDecisions.heard", "seen.withdrawn and seen.withdrawn == move.grant", "True"),),
+        catcher="tests/jobs/test_move_any_order.py::test_only_a_word_about_its_grant_gives_it_back",
+    ),
+    Caught(
+        "a-grant-counts-as-given-back-when-its-thaw-was-refused",
+        (
+            (
+                SUSPENDING,
+                "SuspendDecisions._thaw_ended",
+                "step(ledger, index, uid, ends, ctx, ThawRefused(index, uid, said[:MAX_REASON_CHARS], ctx.wall))",
+                "self._unplaced(ledger, index, uid, move, ends, ctx)",
+            ),
+        ),
+        catcher=f"{MOVED}test_a_grant_that_was_taken_before_it_could_be_given_back",
+    ),
+    Caught(
+        "what-is-stored-is-thawed-where-it-was-frozen",
+        ((MOVES, "thawed_on", "move.at or move.node", "move.node"),),
+        catcher=f"{MOVED}test_it_goes_on_on_another_node",
+    ),
+    Caught(
+        "a-fetched-copy-outlives-its-attempt",
+        ((MOVES, "drop_of", "tuple(tried)", "()"),),
+        catcher=f"{MOVED}test_it_goes_on_on_another_node",
     ),
 )

@@ -207,14 +207,15 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
     async def suspend_task(self, message: v1.SuspendTaskRequest) -> v1.TaskSuspension:
         """Have a task suspended: its job decides. What cannot be where it runs is said at once."""
         job_id = (await self._access.view(message.job, self._access.admin())).job_id
-        key, tier = order_key(message.idempotency_key), tier_of(message.tier)
+        key, store = order_key(message.idempotency_key), message.tier == REPOSITORY
+        tier = "" if store else tier_of(message.tier)
         check_labels(tuple(message.labels.items()))
         row = await self._access.task(job_id, message.task_index)
         if row.suspension is None or (row.suspension.phase is Suspension.NONE and row.suspension.key != key):
             _, node = self._reach(job_id, row)
             await self._agent(node)
         labels = tuple(sorted(message.labels.items()))
-        asked = SuspendTask(message.task_index, key, tier, message.force, labels)
+        asked = SuspendTask(message.task_index, key, tier, message.force, labels, store)
         view: SuspensionView = await self._access.ask(f"/jobs/{job_id}", asked)
         return wire.task_suspension(view)
 

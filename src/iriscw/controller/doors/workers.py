@@ -413,6 +413,10 @@ class WorkerDoor(v1.WorkerServiceBase):
             sent += [v1.ControllerMessage(run=run) for run in runs]
         sent += [v1.ControllerMessage(suspend=v1.SuspendAttempt(attempt_uid=uid)) for uid in orders.suspend]
         sent += [v1.ControllerMessage(continue_=v1.ContinueAttempt(attempt_uid=uid)) for uid in orders.go_on]
+        sent += [
+            v1.ControllerMessage(withdraw=v1.WithdrawGrant(attempt_uid=uid, grant=grant))
+            for uid, grant in orders.withdraw
+        ]
         for uid in orders.release:
             for table in (connection.pending_ends, connection.desired, connection.stops, connection.strange_uids):
                 table.pop(uid, None)

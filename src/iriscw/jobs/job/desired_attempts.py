@@ -67,7 +67,8 @@ def desired_on(ledger: JobLedger, place: Place, ctx: Context) -> Command:
         stage = Stage.RUNS if move is None else move.stage
         # One that is RESUMING has not begun with this worker, as far as anybody but that knows.
         started = attempt.started_wall_ns > 0 and stage is not Stage.RESUMING
-        desired.append(Desired(order, started, stop_for(ledger, attempt), stage in SUSPENDING))
+        returning = move is not None and stage is Stage.RESUMING and move.returning
+        desired.append(Desired(order, started, stop_for(ledger, attempt), stage in SUSPENDING, returning))
     return Tell(link_of(ctx, place[0]), DesiredOn(ledger.job_id, place[1], tuple(desired)))
 
 

@@ -173,7 +173,7 @@ def _end_move(uid: str, index: int, move: Move, ends: Ends, ctx: Context) -> Non
     """Give up what is under way for the suspension of an attempt, and have its checkpoint removed."""
     if move.stage is Stage.RUNS:
         return
-    ends.commands += (Cancel(("freeze", index, uid)), Cancel(("thaw", index, uid)))
+    ends.commands += (Cancel(("freeze", index, uid)), Cancel(("thaw", index, uid)), Cancel(("store", index, uid)))
     ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)))
     over = left(move, None, ctx.wall)
     if over is not None:

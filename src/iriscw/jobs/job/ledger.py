@@ -65,6 +65,7 @@ from iriscw.jobs.suspension.records import (
     AttemptResumed,
     AttemptResuming,
     AttemptSuspended,
+    AttemptUnplaced,
     CheckpointDropped,
     CheckpointDue,
     SuspensionKept,
@@ -387,7 +388,7 @@ def _moves(ledger: JobLedger, record: Any) -> None:
     assert attempt is not None
     assert attempt.uid == record.uid
     match record:
-        case AttemptDeserted() | AttemptSuspended() if record.uid in ledger.live:
+        case AttemptDeserted() | AttemptSuspended() | AttemptUnplaced() if record.uid in ledger.live:
             _leaves(ledger, attempt)
             ledger.away[record.uid] = record.index
         case AttemptResuming(worker_id=worker_id, incarnation=incarnation):
@@ -427,7 +428,9 @@ def _move_kept(ledger: JobLedger, record: SuspensionKept) -> None:
 
 
 def _drop_kept(ledger: JobLedger, record: CheckpointDue) -> None:
-    ledger.drops[record.key] = DropCheckpoint(record.key, record.checkpoint, record.node)
+    ledger.drops[record.key] = DropCheckpoint(
+        record.key, record.checkpoint, record.node, record.returns, record.repository, record.tried
+    )
 
 
 def _settled(ledger: JobLedger, record: LogsSettled) -> None:
@@ -549,7 +552,7 @@ def compact(ledger: JobLedger) -> Iterable[Any]:
         if move is not None:
             yield keep(index, move)
     for drop in ledger.drops.values():
-        yield CheckpointDue(drop.key, drop.checkpoint, drop.node)
+        yield CheckpointDue(drop.key, drop.checkpoint, drop.node, drop.returns, drop.repository, drop.tried)
     for uid, index in ledger.earlier.items():
         earlier = next(each for each in ledger.tasks[index].earlier if each.uid == uid)
         yield _keep_earlier(index, earlier)

@@ -11,8 +11,7 @@ from iriscw.jobs.job.desired_attempts import latest_attempt, scheduler_of
 from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.messages import JobReport, LiveAttempt, ReportRest
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
-from iriscw.jobs.suspension.messages import SuspendedAttempt
-from iriscw.jobs.suspension.moves import waits_for_worker
+from iriscw.jobs.suspension.moves import waiting_for, waits_for_worker
 from iriscw.runtime.vocabulary import Command, Context, Continue, Tell
 
 
@@ -32,7 +31,7 @@ def report_part(ledger: JobLedger, rest: ReportRest, ctx: Context) -> tuple[Comm
             attempt = latest_attempt(ledger, index)
             live.append(LiveAttempt(uid, index, attempt.worker_id, attempt.incarnation))
         elif uid in ledger.away and ledger.open and waits_for_worker(ledger.moves[uid]):
-            suspended.append(SuspendedAttempt(uid, ledger.away[uid], ledger.moves[uid].node))
+            suspended.append(waiting_for(uid, ledger.away[uid], ledger.moves[uid], ctx.wall))
     waits = more or (ledger.gang and bool(ledger.live))
     pending = () if waits else ledger.pending_ranges()
     report = JobReport(

@@ -1,6 +1,7 @@
 """What follows when the wish for an attempt meets its worker's word: the table of INV-J5.
 
-A job wants an attempt to run, or to be frozen, or to stop with an ending (``ordered``); or nobody wants it. Its
+A job wants an attempt to run, or to be frozen, or not to come back there, or to stop with an ending (``ordered``); or
+nobody wants it. Its
 worker, at the beginning of a stream, speaks of everything it has. So there are these cases, and :data:`AGREEMENT` is
 the answer to each:
 
@@ -19,6 +20,12 @@ freeze   suspended           told to the job; nothing is ordered
 freeze   ended as E          the job is told: E
 freeze   unknown, fresh      ordered to run (again)
 freeze   unknown, started    the job is told: MISSING
+return   alive               told to the job; ordered to take its grant back
+return   suspending          told to the job; ordered to go on
+return   suspended           told to the job; nothing is ordered
+return   ended as E          the job is told: E
+return   unknown, fresh      ordered to run (again)
+return   unknown, started    the job is told: MISSING
 stop X   alive               told to the job; ordered to stop, to be reported as X
 stop X   suspending          likewise
 stop X   suspended           likewise
@@ -67,6 +74,8 @@ class Wish(enum.StrEnum):
     RUN = "run"
     FREEZE = "freeze"
     """It may be frozen."""
+    RETURN = "return"
+    """It has a grant to come back there, which is to be taken back."""
     STOP = "stop"
     NOTHING = "nothing"
 
@@ -93,6 +102,8 @@ class Step(enum.Enum):
     """Order it to let it be frozen."""
     GO_ON = "go on"
     """Tell it that it was not frozen."""
+    WITHDRAW = "withdraw"
+    """Tell it to take the grant back."""
     LEAVE = "leave"
     """Order nothing: its job has the last word."""
     RELEASE = "release"
@@ -121,6 +132,12 @@ AGREEMENT: Mapping[tuple[Wish, Word], tuple[Step, Told]] = {
     (Wish.FREEZE, Word.ENDED): (Step.LEAVE, Told.WORD),
     (Wish.FREEZE, Word.FRESH): (Step.RUN, Told.NOTHING),
     (Wish.FREEZE, Word.GONE): (Step.LEAVE, Told.MISSING),
+    (Wish.RETURN, Word.ALIVE): (Step.WITHDRAW, Told.WORD),
+    (Wish.RETURN, Word.SUSPENDING): (Step.GO_ON, Told.WORD),
+    (Wish.RETURN, Word.SUSPENDED): (Step.LEAVE, Told.WORD),
+    (Wish.RETURN, Word.ENDED): (Step.LEAVE, Told.WORD),
+    (Wish.RETURN, Word.FRESH): (Step.RUN, Told.NOTHING),
+    (Wish.RETURN, Word.GONE): (Step.LEAVE, Told.MISSING),
     (Wish.STOP, Word.ALIVE): (Step.STOP, Told.WORD),
     (Wish.STOP, Word.SUSPENDING): (Step.STOP, Told.WORD),
     (Wish.STOP, Word.SUSPENDED): (Step.STOP, Told.WORD),
@@ -135,13 +152,15 @@ AGREEMENT: Mapping[tuple[Wish, Word], tuple[Step, Told]] = {
 """What nobody wants and nobody knows is not a case."""
 
 
-def wish_for(ordered: Ending | None, *, freeze: bool = False) -> Wish:
+def wish_for(ordered: Ending | None, *, freeze: bool = False, withdraw: bool = False) -> Wish:
     """Return the wish of a job that ordered a stop with this ending.
 
-    Without an ending: of one that runs, or has its attempt frozen.
+    Without an ending: of one that runs, or has its attempt frozen, or its grant taken back.
     """
     if ordered is not None:
         return Wish.STOP
+    if withdraw:
+        return Wish.RETURN
     return Wish.FREEZE if freeze else Wish.RUN
 
 
@@ -155,11 +174,20 @@ def word_of(seen: Observation | None, *, started: bool) -> Word:
     return _WORDS.get(seen.suspension, Word.ALIVE) if seen.ending is None else Word.ENDED
 
 
-def step_for(ordered: Ending | None, seen: Observation | None, *, started: bool, freeze: bool = False) -> Step:
+def step_for(
+    ordered: Ending | None,
+    seen: Observation | None,
+    *,
+    started: bool,
+    freeze: bool = False,
+    withdraw: bool = False,
+) -> Step:
     """Return what to order of the worker; the arguments are those of :func:`tell_of` and :func:`wish_for`."""
-    if seen is not None and seen.ending is None and seen.suspension is Suspension.NONE and not freeze:
+    alive = seen is not None and seen.ending is None and seen.suspension is Suspension.NONE
+    if alive and not freeze and not withdraw:
         return _ALIVE[ordered is None]  # the common case, without a look at names
-    return AGREEMENT[wish_for(ordered, freeze=freeze), word_of(seen, started=started)][0]
+    wish = wish_for(ordered, freeze=freeze, withdraw=withdraw)
+    return AGREEMENT[wish, word_of(seen, started=started)][0]
 
 
 def step_for_unwanted(seen: Observation) -> Step:

@@ -47,7 +47,7 @@ from iriscw.jobs.model import (
     WorkerStream,
 )
 from iriscw.jobs.step_limits import steps_of
-from iriscw.jobs.suspension.messages import ContinueAttempts, SuspendAttempts
+from iriscw.jobs.suspension.messages import ContinueAttempts, SuspendAttempts, WithdrawGrants
 from iriscw.runtime.vocabulary import (
     SECOND,
     ActorPath,
@@ -96,6 +96,8 @@ class HeldAttempt:
     seen: Observation | None = None
     freeze: bool = False
     """Whether it may be frozen."""
+    withdraw: bool = False
+    """Whether its grant is to be taken back."""
 
 
 @attrs.define(eq=False)
@@ -134,6 +136,7 @@ class LinkDecisions:
             StopAttempts: self.stop,
             SuspendAttempts: self.suspend,
             ContinueAttempts: self.go_on,
+            WithdrawGrants: self.withdraw,
             ReleaseAttempts: self.release,
             Arrived: self.arrived,
             Closed: self.closed,
@@ -176,13 +179,15 @@ class LinkDecisions:
         before = {uid: held for uid, held in link.held.items() if held.order.job_id == message.job_id}
         for uid in before:
             del link.held[uid]
-        run, stop, suspend, go_on = [], [], [], []
+        run, stop, suspend, go_on, withdraw = [], [], [], [], []
         for each in message.attempts:
             uid = each.order.uid
             known = before.pop(uid, None)
             if known is not None and _leave(known.order) != _leave(each.order):
                 known = None  # what was known is of before it left
-            held = link.held[uid] = HeldAttempt(each.order, each.started, each.stop, freeze=each.suspend)
+            held = link.held[uid] = HeldAttempt(
+                each.order, each.started, each.stop, freeze=each.suspend, withdraw=each.withdraw
+            )
             seen = None
             if known is not None:
                 held.seen, held.started = known.seen, held.started or known.started
@@ -190,7 +195,8 @@ class LinkDecisions:
                 seen = link.unclaimed.pop(uid, None) or _absent(held)
             if seen is not None:
                 _note(held, seen)
-                if seen.suspension is Suspension.SUSPENDED and each.stop is None and not each.suspend:
+                comes_back = each.stop is None and not each.suspend and not each.withdraw
+                if seen.suspension is Suspension.SUSPENDED and comes_back:
                     run.append(each.order)  # it waits here for the grant that it has now
             elif known is None:
                 # One that is to stop, too: its worker may never have heard of it, and has the last word.
@@ -199,10 +205,17 @@ class LinkDecisions:
                 stop.append(self._stop_order(uid, each.stop))
             elif each.suspend and (known is None or not known.freeze):
                 suspend.append(uid)
+            elif each.withdraw and each.stop is None and (known is None or not known.withdraw):
+                withdraw.append((uid, _leave(each.order)))
             elif not each.suspend and each.stop is None and _may_be_frozen(known, held):
                 go_on.append(uid)
         orders = Orders(
-            run=tuple(run), stop=tuple(stop), release=tuple(before), suspend=tuple(suspend), go_on=tuple(go_on)
+            run=tuple(run),
+            stop=tuple(stop),
+            release=tuple(before),
+            suspend=tuple(suspend),
+            go_on=tuple(go_on),
+            withdraw=tuple(withdraw),
         )
         commands = [*self._tell_job(link, message.job_id, ctx), *self._feed(link, orders)]
         if message.job_id in link.expected:
@@ -254,6 +267,18 @@ class LinkDecisions:
             link.held[uid].freeze = False
         return tuple(self._feed(link, Orders(go_on=uids)))
 
+    def withdraw(self, link: Link, message: WithdrawGrants, ctx: Context) -> Outcome:
+        """Have the worker take grants back, as far as nobody has taken them."""
+        if message.incarnation != link.incarnation:
+            return None
+        grants = []
+        for uid in message.uids:
+            held = link.held.get(uid)
+            if held is not None:
+                held.withdraw = True
+                grants.append((uid, _leave(held.order)))
+        return tuple(self._feed(link, Orders(withdraw=tuple(grants))))
+
     def release(self, link: Link, message: ReleaseAttempts, ctx: Context) -> Outcome:
         """Forget attempts that are over, or that left."""
         if message.incarnation != link.incarnation:
@@ -301,9 +326,9 @@ class LinkDecisions:
 
     def _wanted(self, link: Link) -> Orders:
         """Return what is wanted of all that is not known to have ended. What is not named the worker may stop."""
-        run, stop, suspend, go_on = [], [], [], []
+        run, stop, suspend, go_on, withdraw = [], [], [], [], []
         for uid, held in link.held.items():
-            step = step_for(held.stop, held.seen, started=held.started, freeze=held.freeze)
+            step = step_for(held.stop, held.seen, started=held.started, freeze=held.freeze, withdraw=held.withdraw)
             if step is Step.STOP and held.stop is not None:
                 stop.append(self._stop_order(uid, held.stop))
                 continue
@@ -313,7 +338,15 @@ class LinkDecisions:
                 suspend.append(uid)
             elif step is Step.GO_ON:
                 go_on.append(uid)
-        return Orders(run=tuple(run), stop=tuple(stop), suspend=tuple(suspend), go_on=tuple(go_on))
+            elif step is Step.WITHDRAW:
+                withdraw.append((uid, _leave(held.order)))
+        return Orders(
+            run=tuple(run),
+            stop=tuple(stop),
+            suspend=tuple(suspend),
+            go_on=tuple(go_on),
+            withdraw=tuple(withdraw),
+        )
 
     def _complete(self, link: Link) -> Command:
         """Say all that is wanted, once all jobs have spoken: what nobody claims is stopped, or forgotten."""
@@ -322,7 +355,9 @@ class LinkDecisions:
         steps = {uid: step_for_unwanted(seen) for uid, seen in unclaimed.items()}
         release = tuple(uid for uid, step in steps.items() if step is Step.RELEASE)
         stop = [self._stop_order(uid, Ending.KILLED) for uid, step in steps.items() if step is Step.STOP]
-        return Feed(STREAM, Orders(True, wanted.run, (*wanted.stop, *stop), release, wanted.suspend, wanted.go_on))
+        stops = (*wanted.stop, *stop)
+        said = Orders(True, wanted.run, stops, release, wanted.suspend, wanted.go_on, wanted.withdraw)
+        return Feed(STREAM, said)
 
     def _tell_all(self, link: Link, told: dict[str, list[Observation]], ctx: Context) -> Iterator[Command]:
         for job_id, observations in told.items():

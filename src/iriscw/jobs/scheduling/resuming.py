@@ -1,4 +1,7 @@
-"""Suspended attempts that wait for a worker: on the machine that has their checkpoint, and nowhere else.
+"""Suspended attempts that wait for a worker: on the machine that has their checkpoint, or where its repository is.
+
+Where only a repository has the checkpoint, each machine whose agent has that repository will do. Which have is told by
+those who know the machines, and all of it again at each change; what they have not told yet, no machine has.
 
 They are placed before all tasks that wait: those have other workers to go to. One for which no worker there has room
 costs nothing until one has. The fleet is told of its demand, too, as far as that may help: if there is room for it on
@@ -9,7 +12,7 @@ What waits is known from the jobs, and forgotten with the scheduler: jobs report
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import attrs
@@ -40,7 +43,12 @@ class Returns:
         """By uid."""
         self.due: dict[str, None] = {}
         """Those for which a worker is looked for at the next pass."""
-        self.by_node: dict[str, dict[str, None]] = {}
+        self.by_place: dict[str, dict[str, None]] = {}
+        """By the machine, or the URL of the repository."""
+        self.repositories: dict[str, str] = {}
+        """The URL of each machine that has one."""
+        self.sharing: dict[str, dict[str, None]] = {}
+        """The machines of each URL."""
         self.by_job: dict[str, dict[str, None]] = {}
 
     def add(self, job_id: str, attempt: SuspendedAttempt) -> None:
@@ -48,7 +56,7 @@ class Returns:
         self.drop(attempt.uid)
         self.waiting[attempt.uid] = Return(job_id, attempt)
         self.due[attempt.uid] = None
-        self.by_node.setdefault(attempt.node, {})[attempt.uid] = None
+        self.by_place.setdefault(_place_of(attempt), {})[attempt.uid] = None
         self.by_job.setdefault(job_id, {})[attempt.uid] = None
 
     def drop(self, uid: str) -> None:
@@ -57,7 +65,7 @@ class Returns:
         if known is None:
             return
         self.due.pop(uid, None)
-        for index, key in ((self.by_node, known.attempt.node), (self.by_job, known.job_id)):
+        for index, key in ((self.by_place, _place_of(known.attempt)), (self.by_job, known.job_id)):
             del index[key][uid]
             if not index[key]:
                 del index[key]
@@ -69,7 +77,19 @@ class Returns:
 
     def wake(self, node: str) -> None:
         """A worker of this machine may have room."""
-        self.due.update(self.by_node.get(node, ()))
+        self.due.update(self.by_place.get(node, ()))
+        repository = self.repositories.get(node)
+        if repository:
+            self.due.update(self.by_place.get(repository, ()))
+
+    def share(self, nodes: tuple[tuple[str, str], ...]) -> None:
+        """Take note of which machine has which repository, and look for workers where there may be more now."""
+        before, self.repositories, self.sharing = self.repositories, dict(nodes), {}
+        for node, repository in nodes:
+            self.sharing.setdefault(repository, {})[node] = None
+        for node, repository in nodes:
+            if before.get(node) != repository:
+                self.due.update(self.by_place.get(repository, ()))
 
     def wake_job(self, job_id: str) -> None:
         """A job has reported all that it has: workers may be looked for again."""
@@ -90,7 +110,7 @@ def place_some(state: Scheduler, budget: int) -> Iterator[tuple[str, SuspendedPl
         if uid in state.inventory.where or uid in state.absent_of:
             state.returns.drop(uid)  # its job was given room for it before it asked once more, and takes that
             continue
-        host = _find(state, known.attempt.node, wish_of(job))
+        host = _find(state, known.attempt, wish_of(job))
         if host is None:
             continue
         state.returns.drop(uid)
@@ -98,7 +118,8 @@ def place_some(state: Scheduler, budget: int) -> Iterator[tuple[str, SuspendedPl
         job.live[uid] = None
         state.active[host.info.worker_id] = None
         state.placements += 1
-        yield job.job_id, SuspendedPlaced(known.attempt.index, uid, host.info.worker_id, host.info.incarnation)
+        info = host.info
+        yield job.job_id, SuspendedPlaced(known.attempt.index, uid, info.worker_id, info.incarnation, info.node)
 
 
 def wish_of(job: Waiting) -> PlacementWish:
@@ -107,11 +128,22 @@ def wish_of(job: Waiting) -> PlacementWish:
     return PlacementWish(job.spec.demand, job.spec.constraints)
 
 
-def _find(state: Scheduler, node: str, wish: PlacementWish) -> Host | None:
-    for host in state.inventory.nodes.get(node, {}).values():
+def _find(state: Scheduler, attempt: SuspendedAttempt, wish: PlacementWish) -> Host | None:
+    nodes = state.returns.sharing.get(attempt.repository, {}) if attempt.repository else (attempt.node,)
+    for host in _hosts(state, [node for node in nodes if node not in attempt.doubted]):
         if host.takes(wish.demand) and all(each.satisfied(host.info.attributes) for each in wish.required()):
             return host
     return None
+
+
+def _hosts(state: Scheduler, nodes: Iterable[str]) -> Iterator[Host]:
+    """Yield the workers of some machines. Of one that is doubted its job says when it may be tried again."""
+    for node in nodes:
+        yield from state.inventory.nodes.get(node, {}).values()
+
+
+def _place_of(attempt: SuspendedAttempt) -> str:
+    return attempt.repository or attempt.node
 
 
 def demand(state: Scheduler) -> Iterator[DemandEntry]:

@@ -77,6 +77,7 @@ from iriscw.jobs.scheduling.link_briefing import brief, link_some, links_of
 from iriscw.jobs.scheduling.placement import Commitment, Host
 from iriscw.jobs.scheduling.queues import Shape, Waiting
 from iriscw.jobs.scheduling.refusals import note_beginning, note_refusal, rest, said_of
+from iriscw.jobs.scheduling.repositories import REPOSITORIES, follow, follow_again, take_note
 from iriscw.jobs.scheduling.resuming import place_some
 from iriscw.jobs.scheduling.state import Scheduler, statistics
 from iriscw.jobs.step_limits import STEP_WORKERS, parts_of
@@ -84,6 +85,8 @@ from iriscw.jobs.suspension.messages import PlaceSuspended, SuspendedPlaced, Sus
 from iriscw.runtime.vocabulary import (
     SECOND,
     ActorPath,
+    Arrived,
+    Closed,
     Command,
     Context,
     Continue,
@@ -153,6 +156,8 @@ class SchedulerDecisions:
             ExplainPending: explain_pending,
             ExplainJobs: explain_jobs,
             SchedulerFigures: self.figures,
+            Arrived: self.repositories,
+            Closed: follow_again,
             Undelivered: self.undelivered,
             Resend: self.resend,
         }
@@ -165,7 +170,13 @@ class SchedulerDecisions:
             SetTimer("sync", SYNC_LIMIT, Due("sync")),
             SetTimer("adoption", ADOPTION_GRACE, Due("adoption"), attentive=True),
             SetTimer("demand", DEMAND_REPEAT, Due("demand")),
+            follow(),
         )
+
+    def repositories(self, state: Scheduler, message: Arrived, ctx: Context) -> Outcome:
+        """Take note of which machines share a repository."""
+        take_note(state.returns, message)
+        return self._go(state)
 
     # Jobs
 
@@ -616,6 +627,8 @@ class SchedulerDecisions:
             return self._go(state)
         if message.what == "missed":
             return tuple(self._ask_missed(state))
+        if message.what == REPOSITORIES:
+            return (follow(),)
         if message.what == "adoption":
             reason = "the fleet does not know its worker any more"
             return tuple(

@@ -15,10 +15,15 @@ FREEZING    its worker is gone for good                          what became of 
                                                                  SUSPENDED if its folder was told, all else lost
 FROZEN      its worker says SUSPENDED                            SUSPENDED; its worker may forget it
 FROZEN      its worker is gone for good                          SUSPENDED if its folder was told, else lost
+SUSPENDED   it is to be stored                                   its agent moves the checkpoint to the repository
+SUSPENDED   that has it                                          any worker of a machine with that repository is one
+                                                                 *there*; not stored: those of its machine, as before
 SUSPENDED   it is to go on, and a worker there has room          RESUMING under a new grant; the worker is told
 RESUMING    its worker says RESUMING and tells the folder        a thaw is ordered
 RESUMING    its worker says that it runs                         RUNS; its checkpoint is removed
 RESUMING    the thaw is undone, or nobody can say                tried again after a while, ``THAWS`` times; given up
+RESUMING    its machine cannot bring it back, as that is         its worker is told to take the grant back
+RESUMING    its worker says that the grant was not taken         SUSPENDED, and that machine not tried for a while
 RESUMING    its worker is gone for good                          lost: whatever came back has ended by then
 any         its worker says SUSPENDED, and nobody has frozen it  given up
 not RUNS    its worker says that it has ended                    it has; its checkpoint is removed
@@ -30,11 +35,17 @@ others      the job has its verdict, its time is over            its worker is t
 =========== ==================================================== ====================================================
 
 *Never two.* A worker gets one grant, in the record that names it; no other worker is named for the attempt after that,
-until it runs there and was suspended again. Before, nobody is named until the one that had it has said that nothing of
-it runs, or is gone for good: and then what is frozen is the whole of it. So it does not matter how often a checkpoint
-is thawed, and by whom: without a grant that was not taken nothing comes of it.
+until it runs there and was suspended again, or that worker has said that it took this grant back before anybody had
+taken it. Before, nobody is named until the one that had it has said that nothing of it runs, or is gone for good: and
+then what is frozen is the whole of it. So it does not matter how often a checkpoint is thawed, and by whom: without a
+grant that was not taken nothing comes of it.
 
 *A try to bring it back that failed* leaves the grant on offer, so the next one is made on the same worker.
+
+*The way back.* Taking a grant and taking it back are one rename each of one file, so one of them succeeds, and only the
+worker that has it says which: no silence, no loss of a worker and no thaw that failed counts as that word. It names the
+grant, so a worker where it was suspended before, and that has not heard of the grant, says nothing by saying SUSPENDED.
+If the grant was taken, it runs there, whatever became of its thaw.
 
 *A gang* is not suspended, nor a part of it.
 """
@@ -54,22 +65,32 @@ from iriscw.jobs.messages import AttemptsOver, RunAttempts, StopAttempts
 from iriscw.jobs.model import TASK_TERMINAL, Attempt, AttemptEnd, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.settings import JobSettings
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
-from iriscw.jobs.suspension.effects import FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed, ThawedAttempt
+from iriscw.jobs.suspension.effects import (
+    CheckpointStored,
+    FreezeAttempt,
+    Frozen,
+    FrozenAttempt,
+    StoreCheckpoint,
+    ThawAttempt,
+    Thawed,
+    ThawedAttempt,
+)
 from iriscw.jobs.suspension.messages import (
     CheckpointLeft,
     ContinueAttempts,
     EndAway,
     MoveOverdue,
+    PlaceAgain,
     PlaceSuspended,
     ResumeMoves,
     ResumeTask,
     SuspendAttempts,
-    SuspendedAttempt,
     SuspendedPlaced,
     SuspendedUnwanted,
     SuspendTask,
     SuspensionView,
     ThawAgain,
+    WithdrawGrants,
 )
 from iriscw.jobs.suspension.model import SUSPENDING, Stage
 from iriscw.jobs.suspension.moves import (
@@ -78,8 +99,12 @@ from iriscw.jobs.suspension.moves import (
     drop_of,
     freeze_key,
     grant_of,
+    store_key,
     thaw_key,
+    thawed_on,
+    times_doubted,
     view_of,
+    waiting_for,
     waits_for_worker,
 )
 from iriscw.jobs.suspension.records import (
@@ -89,13 +114,17 @@ from iriscw.jobs.suspension.records import (
     AttemptGivenUp,
     AttemptResumed,
     AttemptResuming,
+    AttemptStored,
     AttemptSuspended,
     AttemptThawing,
+    AttemptUnplaced,
     AttemptVacated,
     CheckpointDropped,
     ResumptionWanted,
+    StoreFailed,
     SuspensionAsked,
     SuspensionUndone,
+    ThawRefused,
     ThawUndone,
 )
 from iriscw.jobs.traits import Fault
@@ -119,6 +148,9 @@ from iriscw.runtime.vocabulary import (
     replace,
 )
 
+MAX_DOUBLINGS = 16
+"""Of the time for which a machine is not tried again: far beyond the longest."""
+
 MAX_REASON_CHARS = 1024
 """Of what others say about a freeze or a thaw, in the journal."""
 
@@ -140,6 +172,7 @@ class SuspendDecisions:
             EndAway: self.end_away,
             MoveOverdue: self.overdue,
             ThawAgain: self.thaw_again,
+            PlaceAgain: self.place_again,
             ResumeMoves: self.resume_rest,
         }
 
@@ -160,7 +193,9 @@ class SuspendDecisions:
         error = _not_now(ledger, attempt, move)
         if error is not None:
             return (Refuse(error),)
-        asked = SuspensionAsked(index, uid, message.key, message.tier, message.force, message.labels, ctx.wall)
+        asked = SuspensionAsked(
+            index, uid, message.key, message.tier, message.force, message.labels, ctx.wall, message.store
+        )
         ends = Ends()
         then = step(ledger, index, uid, ends, ctx, asked)
         tell = Tell(link_of(ctx, attempt.worker_id), SuspendAttempts(attempt.incarnation, (uid,)))
@@ -223,6 +258,8 @@ class SuspendDecisions:
                 others = tuple(pair for pair in zip(had, seen.gpus, strict=False) if pair[0] != pair[1])
                 then = step(ledger, index, seen.uid, ends, ctx, AttemptThawing(index, seen.uid, ctx.wall, others))
                 ends.commands.append(self._thaw(index, seen.uid, then))
+            case Stage.RESUMING, Suspension.SUSPENDED if seen.withdrawn and seen.withdrawn == move.grant:
+                self._unplaced(ledger, index, seen.uid, move, ends, ctx)
             case Stage.RESUMING, Suspension.NONE if seen.state is TaskState.RUNNING:
                 self._resumed(ledger, index, seen.uid, move, ends, ctx)
             case _:
@@ -258,6 +295,22 @@ class SuspendDecisions:
         if not move.away:
             ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
         ends.commands.append(CancelTimer(("move", uid)))
+        if then.storing:
+            ends.commands.append(_store(index, uid, then))
+        ends.waiting += _place(ledger, index, uid, then, ctx)
+
+    def _unplaced(self, ledger: JobLedger, index: int, uid: str, move: Move, ends: Ends, ctx: Context) -> None:
+        """Have it without a worker again: its worker has taken the grant back."""
+        attempt = latest_attempt(ledger, index)
+        if stop_for(ledger, attempt) is not None:
+            return  # its worker has the last word
+        node = thawed_on(move)
+        doubt_ns = self.settings.doubt_ns << min(times_doubted(move, node), MAX_DOUBLINGS)
+        until = ctx.wall + min(doubt_ns, self.settings.longest_doubt_ns)
+        then = step(ledger, index, uid, ends, ctx, AttemptUnplaced(index, uid, node, until, ctx.wall))
+        ends.uids.append(uid)
+        ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
+        ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
         ends.waiting += _place(ledger, index, uid, then, ctx)
 
     def _resumed(self, ledger: JobLedger, index: int, uid: str, move: Move, ends: Ends, ctx: Context) -> None:
@@ -348,6 +401,7 @@ class SuspendDecisions:
             force=move.force,
             labels=move.labels,
             gpus=attempt.gpus,
+            carries_folder=move.store,
         )
         return Run(("freeze", index, uid), effect)
 
@@ -358,6 +412,8 @@ class SuspendDecisions:
                 return self._freeze_ended(ledger, message.key, message.value, ctx)
             case ThawedAttempt(outcome=outcome, reason=reason):
                 return self._thaw_ended(ledger, message.key, outcome, reason, ctx)
+            case CheckpointStored():
+                return self._store_ended(ledger, message.key, message.value, ctx)
         return Decision(records=(CheckpointDropped(message.effect.key),))
 
     def failed(self, ledger: JobLedger, message: Failed, ctx: Context) -> Outcome:
@@ -368,6 +424,8 @@ class SuspendDecisions:
                 return self._freeze_ended(ledger, message.key, FrozenAttempt(Frozen.UNDONE, reason=reason), ctx)
             case ThawAttempt():
                 return self._thaw_ended(ledger, message.key, Thawed.UNDONE, reason, ctx)
+            case StoreCheckpoint():
+                return self._store_ended(ledger, message.key, CheckpointStored(reason=reason), ctx)
         drop = message.effect
         left = CheckpointLeft(ledger.job_id, drop.key, drop.checkpoint, drop.node, reason, ctx.wall)
         return Decision(records=(CheckpointDropped(drop.key, reason),), commands=(Emit(left),))
@@ -406,6 +464,26 @@ class SuspendDecisions:
             go_on = ContinueAttempts(attempt.incarnation, (uid,))
             ends.commands.append(Tell(link_of(ctx, attempt.worker_id), go_on))
 
+    # Storing
+
+    def _store_ended(self, ledger: JobLedger, key: Any, value: CheckpointStored, ctx: Context) -> Outcome:
+        """Its checkpoint lies in the repository, or where it was; from there it may go on."""
+        _, index, uid = key
+        move = ledger.moves.get(uid)
+        if move is None or not move.storing or uid not in ledger.away:
+            return None
+        ends = Ends()
+        reason = f"it was not stored: {value.reason}"[:MAX_REASON_CHARS]
+        ended = (
+            AttemptStored(index, uid, value.repository, ctx.wall)
+            if value.repository
+            else StoreFailed(index, uid, reason, ctx.wall)
+        )
+        then = step(ledger, index, uid, ends, ctx, ended)
+        if ledger.open:
+            ends.waiting += _place(ledger, index, uid, then, ctx)
+        return conclude(ledger, ends, ctx)
+
     # Going on
 
     def placed(self, ledger: JobLedger, message: SuspendedPlaced, ctx: Context) -> Outcome:
@@ -417,7 +495,7 @@ class SuspendDecisions:
         attempt = latest_attempt(ledger, index)
         ends = Ends()
         grant = grant_of(uid, move)
-        named = AttemptResuming(index, uid, message.worker_id, message.incarnation, grant, ctx.wall)
+        named = AttemptResuming(index, uid, message.worker_id, message.incarnation, grant, ctx.wall, message.node)
         then = step(ledger, index, uid, ends, ctx, named)
         order = run_order(ledger, index, uid, attempt.number, None, then)
         tell = Tell(link_of(ctx, message.worker_id), RunAttempts(message.incarnation, (order,)))
@@ -425,7 +503,8 @@ class SuspendDecisions:
         return Decision(records=tuple(ends.records), commands=commands)
 
     def _thaw(self, index: int, uid: str, move: Move) -> Command:
-        return Run(("thaw", index, uid), ThawAttempt(thaw_key(uid, move), uid, move.checkpoint, move.node, move.gpus))
+        effect = ThawAttempt(thaw_key(uid, move), uid, move.checkpoint, thawed_on(move), move.gpus)
+        return Run(("thaw", index, uid), effect)
 
     def _thaw_ended(self, ledger: JobLedger, key: Any, outcome: Thawed, reason: str, ctx: Context) -> Outcome:
         """Try again in a while, or give it up. That it is back its worker says."""
@@ -435,8 +514,16 @@ class SuspendDecisions:
             return None
         if stop_for(ledger, latest_attempt(ledger, index)) is not None:
             return None  # its worker takes the grant back
+        if move.returning:
+            return None
         ends = Ends()
         reason = reason[:MAX_REASON_CHARS] or f"the thaw is {outcome.value}"
+        if outcome is Thawed.REFUSED:
+            attempt, said = latest_attempt(ledger, index), f"{thawed_on(move)} did not take it: {reason}"
+            step(ledger, index, uid, ends, ctx, ThawRefused(index, uid, said[:MAX_REASON_CHARS], ctx.wall))
+            withdraw = WithdrawGrants(attempt.incarnation, (uid,))
+            ends.commands.append(Tell(link_of(ctx, attempt.worker_id), withdraw))
+            return conclude(ledger, ends, ctx)
         then = step(ledger, index, uid, ends, ctx, ThawUndone(index, uid, reason, ctx.wall))
         if then.tries >= THAWS:
             why = f"it could not be brought back, {then.tries} times: {reason}"
@@ -449,11 +536,18 @@ class SuspendDecisions:
     def thaw_again(self, ledger: JobLedger, message: ThawAgain, ctx: Context) -> Outcome:
         """Try once more."""
         move = ledger.moves.get(message.uid)
-        if move is None or move.stage is not Stage.RESUMING or move.number != message.number:
+        if move is None or move.stage is not Stage.RESUMING or move.number != message.number or move.returning:
             return None
         if stop_for(ledger, latest_attempt(ledger, message.index)) is not None:
             return None
         return (self._thaw(message.index, message.uid, move),)
+
+    def place_again(self, ledger: JobLedger, message: PlaceAgain, ctx: Context) -> Outcome:
+        """Have a machine be tried again that did not take it."""
+        move = ledger.moves.get(message.uid)
+        if move is None or move.number != message.number or not ledger.open:
+            return None
+        return tuple(_place(ledger, message.index, message.uid, move, ctx))
 
     # Clocks, and a new incarnation
 
@@ -507,15 +601,32 @@ class SuspendDecisions:
             return
         if move.stage is Stage.FREEZING:
             yield self._freeze(ledger, index, uid, move)
-        elif move.stage is Stage.RESUMING and move.thawing:
+        elif move.stage is Stage.RESUMING and move.thawing and not move.returning:
             yield self._thaw(index, uid, move)
+        elif move.storing:
+            yield _store(index, uid, move)
+        elif waits_for_worker(move):  # the scheduler asks for what waits; the clocks are ours
+            yield from _tried_again(index, uid, move, ctx)
+
+
+def _store(index: int, uid: str, move: Move) -> Command:
+    """Have its checkpoint come to the repository."""
+    effect = StoreCheckpoint(store_key(freeze_key(uid, move)), uid, move.checkpoint, move.node)
+    return Run(("store", index, uid), effect)
 
 
 def _place(ledger: JobLedger, index: int, uid: str, move: Move, ctx: Context) -> Iterator[Command]:
     """Have a worker found for it, if one is wanted."""
     if waits_for_worker(move):
-        waits = SuspendedAttempt(uid, index, move.node)
-        yield Tell(scheduler_of(ctx), PlaceSuspended(ledger.job_id, waits))
+        yield Tell(scheduler_of(ctx), PlaceSuspended(ledger.job_id, waiting_for(uid, index, move, ctx.wall)))
+        yield from _tried_again(index, uid, move, ctx)
+
+
+def _tried_again(index: int, uid: str, move: Move, ctx: Context) -> Iterator[Command]:
+    """Have the first of the machines that are not to be tried now be tried when its time has come."""
+    until = [until_ns for _, _, until_ns in move.doubts if until_ns > ctx.wall]
+    if until:
+        yield SetTimer(("doubt", uid), min(until) - ctx.wall, PlaceAgain(index, uid, move.number))
 
 
 def _over(ledger: JobLedger, index: int) -> Exception | None:

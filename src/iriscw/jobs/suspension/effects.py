@@ -26,6 +26,8 @@ class Thawed(enum.Enum):
     """The attempt is back."""
     UNDONE = "undone"
     """Nothing of it runs, as before."""
+    REFUSED = "refused"
+    """Nothing of it runs, and it cannot be brought back on this machine as that is: something else is needed there."""
     UNKNOWN = "unknown"
     """Nobody can say."""
 
@@ -45,6 +47,8 @@ class FreezeAttempt:
         force: freeze also if its quiescing fails.
         labels: of the user, for the checkpoint.
         gpus: that it has, by UUID, for the checkpoint's labels.
+        carries_folder: its folder becomes a part of the checkpoint, because that is to go to the repository: one that
+            has none is not frozen.
     """
 
     key: str
@@ -57,6 +61,7 @@ class FreezeAttempt:
     force: bool
     labels: Labels
     gpus: tuple[str, ...] = ()
+    carries_folder: bool = False
 
 
 @message
@@ -70,8 +75,28 @@ class FrozenAttempt:
 
 
 @message
+class StoreCheckpoint:
+    """Move the checkpoint of a suspended attempt from ``node`` to the repository of its agent, and leave none there."""
+
+    key: str
+    uid: str
+    checkpoint: str
+    node: str
+
+
+@message
+class CheckpointStored:
+    """What became of that: the URL of the repository that has it; empty: it is where it was, for ``reason``."""
+
+    repository: str = ""
+    reason: str = ""
+
+
+@message
 class ThawAttempt:
-    """Bring a suspended attempt back. ``key`` names this try.
+    """Bring a suspended attempt back, on ``node``: its agent has the checkpoint, or the repository that has it.
+
+    ``key`` names this try.
 
     ``gpus`` has a pair for each GPU of which the content comes to another one: by UUID, from and to.
     """
@@ -97,8 +122,14 @@ class DropCheckpoint:
 
     ``checkpoint`` and ``node`` are empty if the job never learned what became of it: then what its order has made, or
     is making, is what has to go. The order of that key is ended first if it has not.
+
+    ``returns``: how many machines have said that they do not take it; their thaws are over. ``repository`` has it, if
+    that is named, and the machines ``tried``, where it may have been brought, may have copies.
     """
 
     key: str
     checkpoint: str = ""
     node: str = ""
+    returns: int = 0
+    repository: str = ""
+    tried: tuple[str, ...] = ()

@@ -4,7 +4,7 @@
 
     door --SuspendTask--> job --SuspendAttempts--> link ==Orders.suspend==> worker ==SUSPENDING==> link --> job
     job ==FreezeAttempt==> agent; worker ==SUSPENDED==> link --> job --AttemptsOver--> scheduler,
-    --ReleaseAttempts--> link
+    --ReleaseAttempts--> link; if it is to be stored: job ==StoreCheckpoint==> agent
     door --ResumeTask--> job --PlaceSuspended--> scheduler --SuspendedPlaced--> job --RunAttempts--> link
     ==Orders.run==> worker ==RESUMING==> link --> job ==ThawAttempt==> agent; worker ==RUNNING==> link --> job
 
@@ -23,8 +23,10 @@ class SuspendTask:
     """Have the running attempt of a task suspended. Answered with a :class:`SuspensionView` once that is promised.
 
     ``tier`` is where the checkpoint goes; empty: to the agent's default. The same ``key`` again gives what has become
-    of it. One that is suspended already, or about to be, is answered with what is. Refused with ``InvalidArgument`` (no
-    such task), ``TaskEnded``, ``TaskNotRunning``, ``GangNotSuspendable`` or ``SuspensionRefused``.
+    of it. One that is suspended already, or about to be, is answered with what is. With ``store`` the checkpoint, and
+    the files of the attempt with it, come to the repository of the machine's agent after that. Refused with
+    ``InvalidArgument`` (no such task), ``TaskEnded``, ``TaskNotRunning``, ``GangNotSuspendable`` or
+    ``SuspensionRefused``.
     """
 
     index: int
@@ -32,6 +34,7 @@ class SuspendTask:
     tier: str = ""
     force: bool = False
     labels: Labels = ()
+    store: bool = False
 
 
 @message
@@ -57,10 +60,12 @@ class SuspensionView:
         phase: NONE of one that runs.
         key: of the :class:`SuspendTask` that began it.
         checkpoint: the id of its checkpoint, once it is known; empty before, and when it runs again.
-        node: the machine that has it.
+        node: the machine that has it, or on which it is brought back; empty: only the repository has it.
         reason: one sentence. In NONE: why it was not suspended; empty if it has been resumed.
         since_wall_ns: when this phase began.
         resuming: of one that is SUSPENDED or SUSPENDING: it is to go on as soon as it can.
+        repository: the URL of the repository that has it; empty: none has, or that is not known yet.
+        storing: of one that is SUSPENDED: its checkpoint is on its way to the repository.
     """
 
     index: int
@@ -72,6 +77,8 @@ class SuspensionView:
     reason: str = ""
     since_wall_ns: int = 0
     resuming: bool = False
+    repository: str = ""
+    storing: bool = False
 
 
 @message
@@ -90,7 +97,7 @@ class PhaseOver:
     Args:
         phase: that it was in; NONE: it ran, and is to be suspended.
         outcome: what came of that: ``asked`` in NONE; ``suspended`` or ``undone`` of SUSPENDING; ``resuming`` of
-            SUSPENDED; ``resumed`` of RESUMING; of all but NONE also ``ended``.
+            SUSPENDED; ``resumed`` or ``unplaced`` of RESUMING; of all but NONE also ``ended``.
         lasted_ns: how long it was in that phase, by the wall clock; 0 in NONE.
     """
 
@@ -130,16 +137,30 @@ class ContinueAttempts:
     uids: tuple[str, ...]
 
 
+@message
+class WithdrawGrants:
+    """These attempts are not to come back on the worker: have it take their grants back, if nobody has taken them."""
+
+    incarnation: str
+    uids: tuple[str, ...]
+
+
 # Jobs <-> scheduler
 
 
 @message
 class SuspendedAttempt:
-    """A suspended attempt that waits for a worker on the machine that has its checkpoint."""
+    """A suspended attempt that waits for a worker: on the machine that has its checkpoint (``node``), or on any that
+    has the ``repository`` with it, if that is named.
+
+    ``doubted``: machines that did not take it, and are not to be tried for now.
+    """
 
     uid: str
     index: int
     node: str
+    doubted: tuple[str, ...] = ()
+    repository: str = ""
 
 
 @message
@@ -160,12 +181,31 @@ class SuspendedUnwanted:
 
 @message
 class SuspendedPlaced:
-    """A worker for a suspended attempt; the room is taken. What the job cannot use comes back as ``AttemptsOver``."""
+    """A worker for a suspended attempt; the room is taken. What the job cannot use comes back as ``AttemptsOver``.
+
+    ``node``: the machine that it is on.
+    """
 
     index: int
     uid: str
     worker_id: str
     incarnation: str
+    node: str = ""
+
+
+# Those who know the machines -> scheduler
+
+
+@message
+class FollowRepositories:
+    """The session: whoever serves it tells which repository each machine has, now and whenever that changes."""
+
+
+@message
+class NodeRepositories:
+    """The machines whose agents are there and have a repository, with the URLs of these. All of them, each time."""
+
+    nodes: tuple[tuple[str, str], ...]
 
 
 # To oneself
@@ -188,6 +228,15 @@ class MoveOverdue:
 @message
 class ThawAgain:
     """Try again to bring an attempt back."""
+
+    index: int
+    uid: str
+    number: int
+
+
+@message
+class PlaceAgain:
+    """A machine that did not take a suspended attempt may be tried again."""
 
     index: int
     uid: str

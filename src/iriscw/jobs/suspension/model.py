@@ -4,7 +4,7 @@ r"""Where an attempt stands that is suspended and resumed.
 
     RUNS --asked--> ASKED --freezing--> FREEZING --frozen--> FROZEN --suspended--> SUSPENDED --resuming--> RESUMING
      ^ ^              |                    |                                                                  |
-     | '---undone-----+--------------------'                                                                  |
+     | '---undone-----+--------------------'                           ^--------------unplaced----------------+
      '--------------------------------------------resumed-----------------------------------------------------'
 
 ========== ========================================================================= ==========

@@ -13,7 +13,7 @@ import attrs
 
 from iriscw.jobs.model import Observation, Resumption, Suspension
 from iriscw.jobs.suspension.effects import DropCheckpoint
-from iriscw.jobs.suspension.messages import PhaseOver, SuspensionView
+from iriscw.jobs.suspension.messages import PhaseOver, SuspendedAttempt, SuspensionView
 from iriscw.jobs.suspension.model import MARKED, TOLD, Labels, Stage
 from iriscw.jobs.suspension.records import (
     AttemptDeserted,
@@ -22,13 +22,17 @@ from iriscw.jobs.suspension.records import (
     AttemptGivenUp,
     AttemptResumed,
     AttemptResuming,
+    AttemptStored,
     AttemptSuspended,
     AttemptThawing,
+    AttemptUnplaced,
     AttemptVacated,
     ResumptionWanted,
+    StoreFailed,
     SuspensionAsked,
     SuspensionKept,
     SuspensionUndone,
+    ThawRefused,
     ThawUndone,
 )
 
@@ -36,6 +40,7 @@ THAWS = 3
 """Tries to bring an attempt back before it is given up."""
 
 _SUSPEND = "suspend-"
+_STORE = "store-"
 _RESUME = "resume-"
 
 
@@ -83,6 +88,20 @@ class Move:
     """Whether it has no worker."""
     gpus: tuple[tuple[str, str], ...] = ()
     """While it is brought back: which of its GPUs become others, by UUID."""
+    returning: bool = False
+    """Whether its worker's machine cannot bring it back, so that its grant is being taken back."""
+    returns: int = 0
+    """How often in this suspension it was SUSPENDED again because a machine did not take it."""
+    doubts: tuple[tuple[str, int, int], ...] = ()
+    """Machines that did not take it in this suspension: which, how often, and until when they are not to be tried."""
+    store: bool = False
+    """Whether its checkpoint is to come to the repository."""
+    storing: bool = False
+    """Whether it is on its way there."""
+    repository: str = ""
+    """The URL of the repository that has it, and that no machine has it."""
+    at: str = ""
+    """The machine on which it is brought back, or was last; empty: the one that has the checkpoint."""
 
 
 def freeze_key(uid: str, move: Move) -> str:
@@ -90,30 +109,41 @@ def freeze_key(uid: str, move: Move) -> str:
     return f"{_SUSPEND}{uid}-{move.number}"
 
 
+def store_key(freeze: str) -> str:
+    """Name the move to the repository of what the suspension called ``freeze`` (:func:`freeze_key`) made."""
+    return _STORE + freeze.removeprefix(_SUSPEND)
+
+
 def thaw_key(uid: str, move: Move) -> str:
     """Name one try to bring it back."""
-    return f"{_RESUME}{uid}-{move.number}-{move.tries + 1}"
+    return f"{_RESUME}{uid}-{move.number}-{move.returns * THAWS + move.tries + 1}"
 
 
-def thaw_keys(freeze: str) -> tuple[str, ...]:
-    """Name all tries there may be to bring back what the suspension called ``freeze`` (:func:`freeze_key`) made."""
-    suspension = freeze.removeprefix(_SUSPEND)
-    return tuple(f"{_RESUME}{suspension}-{number}" for number in range(1, THAWS + 1))
+def thaw_keys(freeze: str, returns: int) -> tuple[str, ...]:
+    """Name the tries there may be to bring back what the suspension called ``freeze`` (:func:`freeze_key`) made.
+
+    Those under the latest grant: those before (``returns`` machines did not take it) have ended.
+    """
+    suspension, first = freeze.removeprefix(_SUSPEND), returns * THAWS + 1
+    return tuple(f"{_RESUME}{suspension}-{number}" for number in range(first, first + THAWS))
 
 
 def grant_of(uid: str, move: Move) -> str:
-    """Name the grant to go on: one for each suspension, because whoever has it has it until the end.
+    """Name the grant to go on: one for each suspension and each time it was taken back, since none is offered twice.
 
     Those that earlier versions gave begin otherwise; nothing reads a name.
     """
-    return f"grant-{uid}-{move.number}"
+    return f"grant-{uid}-{move.number}" + (f"-{move.returns}" if move.returns else "")
 
 
 def drop_of(uid: str, move: Move | None) -> DropCheckpoint | None:
     """Say what is to be removed when an attempt ends, or runs again; None: nothing."""
     if move is None or move.stage not in MARKED:
         return None
-    return DropCheckpoint(freeze_key(uid, move), move.checkpoint, move.node)
+    tried = dict.fromkeys((*(node for node, _, _ in move.doubts), *((move.at,) if move.at else ())))
+    return DropCheckpoint(
+        freeze_key(uid, move), move.checkpoint, move.node, move.returns, move.repository, tuple(tried)
+    )
 
 
 def log_end_unknown(move: Move, seen: Observation) -> bool:
@@ -134,14 +164,33 @@ def resumption_of(move: Move, gpus: tuple[str, ...]) -> Resumption | None:
     """
     if not move.grant:
         return None
-    return Resumption(
-        move.grant, move.folder, move.process_started_wall_ns, move.paused_ns, move.ports, gpus, move.host
-    )
+    host = "" if move.repository else move.host  # on another machine it is reached at another address
+    return Resumption(move.grant, move.folder, move.process_started_wall_ns, move.paused_ns, move.ports, gpus, host)
 
 
 def waits_for_worker(move: Move) -> bool:
     """Tell whether a worker is wanted for it."""
-    return move.stage is Stage.SUSPENDED and move.wanted
+    return move.stage is Stage.SUSPENDED and move.wanted and not move.storing
+
+
+def thawed_on(move: Move) -> str:
+    """Return the machine on which it is brought back."""
+    return move.at or move.node
+
+
+def waiting_for(uid: str, index: int, move: Move, wall_ns: int) -> SuspendedAttempt:
+    """Say what a worker is wanted for, as of this moment."""
+    return SuspendedAttempt(uid, index, move.node, doubted(move, wall_ns), move.repository)
+
+
+def doubted(move: Move, wall_ns: int) -> tuple[str, ...]:
+    """Return the machines that are not to be tried at this moment."""
+    return tuple(node for node, _, until_ns in move.doubts if until_ns > wall_ns)
+
+
+def times_doubted(move: Move, node: str) -> int:
+    """Return how often this machine did not take it."""
+    return next((times for each, times, _ in move.doubts if each == node), 0)
 
 
 def view_of(index: int, uid: str, move: Move) -> SuspensionView:
@@ -152,11 +201,19 @@ def view_of(index: int, uid: str, move: Move) -> SuspensionView:
         phase=TOLD[move.stage],
         key=move.key,
         checkpoint=move.checkpoint,
-        node=move.node,
+        node=_lies_on(move),
         reason=_sentence(move),
         since_wall_ns=move.since_wall_ns,
         resuming=move.wanted,
+        repository=move.repository,
+        storing=move.storing,
     )
+
+
+def _lies_on(move: Move) -> str:
+    if move.stage is Stage.RESUMING:
+        return thawed_on(move)
+    return "" if move.repository else move.node
 
 
 def left(before: Move | None, then: Move | None, wall_ns: int) -> PhaseOver | None:
@@ -175,6 +232,7 @@ _OUTCOMES: Mapping[tuple[Suspension, Suspension], str] = {
     (Suspension.SUSPENDING, Suspension.NONE): "undone",
     (Suspension.SUSPENDED, Suspension.RESUMING): "resuming",
     (Suspension.RESUMING, Suspension.NONE): "resumed",
+    (Suspension.RESUMING, Suspension.SUSPENDED): "unplaced",
 }
 
 
@@ -191,8 +249,16 @@ def _sentence(move: Move) -> str:
             return f"{move.reason}; nobody has said yet what became of its freeze"
         case Stage.FROZEN:
             return "it is frozen, and its worker has not said so yet"
+        case Stage.SUSPENDED if move.storing:
+            return "its checkpoint is on its way to the repository" + ("; it goes on after that" if move.wanted else "")
         case Stage.SUSPENDED if move.wanted:
-            return f"waits for a worker with room on {move.node}"
+            where = f"a machine that has {move.repository}" if move.repository else move.node
+            waits = f"waits for a worker with room on {where}"
+            return f"{waits}; {move.reason}" if move.reason else waits
+        case Stage.SUSPENDED:
+            return move.reason
+        case Stage.RESUMING if move.returning:
+            return f"{move.reason}; its worker gives it back"
         case Stage.RESUMING if move.tries:
             return f"try {move.tries} of {THAWS} did not bring it back: {move.reason}"
     return ""
@@ -217,6 +283,7 @@ def _asked(move: Move, record: SuspensionAsked) -> Move:
         tier=record.tier,
         force=record.force,
         labels=record.labels,
+        store=record.store,
         folder=move.folder,
         ports=move.ports,
         host=move.host,
@@ -260,7 +327,23 @@ def _deserted(move: Move, record: AttemptDeserted) -> Move:
 
 def _suspended(move: Move, record: AttemptSuspended) -> Move:
     wall_ns = record.wall_ns
-    return attrs.evolve(move, stage=Stage.SUSPENDED, away=True, reason="", grant="", suspended_wall_ns=wall_ns)
+    return attrs.evolve(
+        move,
+        stage=Stage.SUSPENDED,
+        away=True,
+        reason="",
+        grant="",
+        suspended_wall_ns=wall_ns,
+        storing=move.store,
+    )
+
+
+def _stored(move: Move, record: AttemptStored) -> Move:
+    return attrs.evolve(move, storing=False, repository=record.repository)
+
+
+def _store_failed(move: Move, record: StoreFailed) -> Move:
+    return attrs.evolve(move, storing=False, reason=record.reason)
 
 
 def _undone(move: Move, record: SuspensionUndone) -> Move:
@@ -280,6 +363,8 @@ def _resuming(move: Move, record: AttemptResuming) -> Move:
         grant=record.grant,
         gpus=(),
         thawing=False,
+        at=record.node,
+        reason="",
         tries=0,
         paused_ns=_paused_until(move, record.wall_ns),
         suspended_wall_ns=record.wall_ns,
@@ -294,12 +379,39 @@ def _thaw_undone(move: Move, record: ThawUndone) -> Move:
     return attrs.evolve(move, tries=move.tries + 1, reason=record.reason)
 
 
+def _refused(move: Move, record: ThawRefused) -> Move:
+    return attrs.evolve(move, returning=True, reason=record.reason)
+
+
+def _unplaced(move: Move, record: AttemptUnplaced) -> Move:
+    others = tuple(doubt for doubt in move.doubts if doubt[0] != record.node)
+    doubt = (record.node, times_doubted(move, record.node) + 1, record.until_wall_ns)
+    return attrs.evolve(
+        move,
+        stage=Stage.SUSPENDED,
+        away=True,
+        wanted=True,
+        grant="",
+        gpus=(),
+        thawing=False,
+        returning=False,
+        tries=0,
+        returns=move.returns + 1,
+        doubts=(*others, doubt),
+    )
+
+
 def _resumed(move: Move, record: AttemptResumed) -> Move:
     return attrs.evolve(
         move,
         stage=Stage.RUNS,
         reason="",
         thawing=False,
+        returning=False,
+        returns=0,
+        doubts=(),
+        repository="",
+        at="",
         vacated=False,
         checkpoint="",
         node="",
@@ -327,6 +439,10 @@ _APPLY: Mapping[type, Callable[[Move, Any], Move]] = {
     AttemptResuming: _resuming,
     AttemptThawing: _thawing,
     ThawUndone: _thaw_undone,
+    ThawRefused: _refused,
+    AttemptUnplaced: _unplaced,
+    AttemptStored: _stored,
+    StoreFailed: _store_failed,
     AttemptResumed: _resumed,
     AttemptGivenUp: _given_up,
 }

@@ -6,7 +6,7 @@ Each is of one attempt, which its ``uid`` names. What they come to is in :mod:`i
 from __future__ import annotations
 
 from iriscw.jobs.suspension.model import Labels, Stage
-from iriscw.journal.records import record
+from iriscw.journal.records import record, upcaster
 from iriscw.runtime.vocabulary import message
 
 
@@ -22,6 +22,7 @@ class SuspensionAsked:
     force: bool
     labels: Labels
     wall_ns: int
+    store: bool = False
 
 
 @record("jobs.attempt_freezing", version=1)
@@ -90,6 +91,28 @@ class AttemptSuspended:
     wall_ns: int
 
 
+@record("jobs.attempt_stored", version=1)
+@message
+class AttemptStored:
+    """Its checkpoint lies in this repository, its files with it, and nowhere else: no machine is needed for it."""
+
+    index: int
+    uid: str
+    repository: str
+    wall_ns: int
+
+
+@record("jobs.store_failed", version=1)
+@message
+class StoreFailed:
+    """Its checkpoint did not come to the repository: it is suspended where it was frozen."""
+
+    index: int
+    uid: str
+    reason: str
+    wall_ns: int
+
+
 @record("jobs.suspension_undone", version=1)
 @message
 class SuspensionUndone:
@@ -114,10 +137,13 @@ class ResumptionWanted:
     wall_ns: int
 
 
-@record("jobs.attempt_resuming", version=1)
+@record("jobs.attempt_resuming", version=2)
 @message
 class AttemptResuming:
-    """A worker was chosen that may have it: the only one from here on. ``grant`` is the grant that it gets."""
+    """A worker was chosen that may have it: the only one from here on. ``grant`` is the grant that it gets.
+
+    ``node``: the machine that this worker is on; empty: the one that has the checkpoint.
+    """
 
     index: int
     uid: str
@@ -125,6 +151,13 @@ class AttemptResuming:
     incarnation: str
     grant: str
     wall_ns: int
+    node: str = ""
+
+
+@upcaster("jobs.attempt_resuming", from_version=1)
+def name_no_node(fields: dict[str, object]) -> dict[str, object]:
+    """Version 1 knew workers of the machine that has the checkpoint only."""
+    return {**fields, "node": ""}
 
 
 @record("jobs.attempt_thawing", version=1)
@@ -149,6 +182,32 @@ class ThawUndone:
     index: int
     uid: str
     reason: str
+    wall_ns: int
+
+
+@record("jobs.thaw_refused", version=1)
+@message
+class ThawRefused:
+    """Its worker's machine cannot bring it back, for ``reason``: its grant there is to be taken back."""
+
+    index: int
+    uid: str
+    reason: str
+    wall_ns: int
+
+
+@record("jobs.attempt_unplaced", version=1)
+@message
+class AttemptUnplaced:
+    """Its worker has said that its grant was taken back before anybody took it: it has no worker, as before.
+
+    ``node`` is not to be tried before ``until_wall_ns``.
+    """
+
+    index: int
+    uid: str
+    node: str
+    until_wall_ns: int
     wall_ns: int
 
 
@@ -217,6 +276,13 @@ class SuspensionKept:
     away: bool
     gpus: tuple[tuple[str, str], ...] = ()
     host: str = ""
+    returning: bool = False
+    returns: int = 0
+    doubts: tuple[tuple[str, int, int], ...] = ()
+    store: bool = False
+    storing: bool = False
+    repository: str = ""
+    at: str = ""
 
 
 @record("jobs.checkpoint_due", version=1)
@@ -227,3 +293,6 @@ class CheckpointDue:
     key: str
     checkpoint: str
     node: str
+    returns: int = 0
+    repository: str = ""
+    tried: tuple[str, ...] = ()

@@ -247,7 +247,7 @@ class AttemptDesk:
         """
         place = self._place
         gpus, indices = self._divided(effect.gpus)
-        # Its machine is the same, and so is the address at which it listens.
+        # Where its machine is the same, so is the address at which it listens.
         host = effect.host or place.advertise_host
         where = Whereabouts(place.worker_id, place.controller_address, host, gpus, indices)
         running = await self._runtime.permit(effect.uid, Path(effect.folder), effect.grant, where)

@@ -207,6 +207,7 @@ __all__ = (
     "WatchOperationRequest",
     "WatchOrderRequest",
     "Welcome",
+    "WithdrawGrant",
     "WorkerMessage",
     "WorkerServiceBase",
     "WorkerServiceStub",
@@ -1509,6 +1510,11 @@ class AttemptObserved(betterproto2.Message):
     How it ended. Workers of earlier versions leave it out, and say so by the state alone.
     """
 
+    withdrawn_grant: "str" = betterproto2.field(19, betterproto2.TYPE_STRING)
+    """
+    Of one that is suspended: the grant that this worker took back before anybody had taken it. Empty: none.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "AttemptObserved", AttemptObserved)
 
@@ -2114,6 +2120,8 @@ class ControllerMessage(betterproto2.Message):
     )
 
     batch: "Batch | None" = betterproto2.field(13, betterproto2.TYPE_MESSAGE, optional=True, group="message")
+
+    withdraw: "WithdrawGrant | None" = betterproto2.field(14, betterproto2.TYPE_MESSAGE, optional=True, group="message")
 
 
 default_message_pool.register_message("iriscw.v1", "ControllerMessage", ControllerMessage)
@@ -4682,6 +4690,17 @@ class TaskSuspension(betterproto2.Message):
     Since when the phase is what it is.
     """
 
+    repository: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
+    """
+    The URL of the repository that has it, once that has: any node with this repository can bring it back. Then no node is
+    named until it is brought back on one.
+    """
+
+    storing: "bool" = betterproto2.field(9, betterproto2.TYPE_BOOL)
+    """
+    Of one that is suspended: its checkpoint is on its way to the repository.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "TaskSuspension", TaskSuspension)
 
@@ -4890,6 +4909,21 @@ class Welcome(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "Welcome", Welcome)
+
+
+@dataclass(eq=False, repr=False)
+class WithdrawGrant(betterproto2.Message):
+    """
+    The attempt is not to come back here: take this grant back. If nobody has taken it, the attempt is suspended again, and
+    the worker says so with withdrawn_grant; if somebody has, it runs.
+    """
+
+    attempt_uid: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    grant: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("iriscw.v1", "WithdrawGrant", WithdrawGrant)
 
 
 @dataclass(eq=False, repr=False)
