@@ -1,5 +1,7 @@
 """Read a checkpoint out of a repository without iriscw: what its format says, in one page.
 
+It does not look at signatures.
+
 usage: python read_checkpoint.py REPOSITORY CHECKPOINT FOLDER
 
 REPOSITORY is a folder with the objects of the repository, as any tool copies them out of a bucket; FOLDER is made, and
@@ -51,9 +53,9 @@ def chunk(size: int, stored: bytes, codec: int) -> bytes:
 def main(repository: Path, checkpoint: str, folder: Path) -> None:
     """Write the files of a checkpoint."""
     ((_, said),) = lines((repository / "format").read_bytes())
-    if said["format"] != 1:
-        sys.exit(f"the repository has format {said['format']}, and this program reads 1")
-    (_, head), _ = lines((repository / "heads" / checkpoint).read_bytes())
+    if said["format"] not in (1, 2):
+        sys.exit(f"the repository has format {said['format']}, and this program reads 1 and 2")
+    (_, head), *_ = lines((repository / "heads" / checkpoint).read_bytes())
     if head["begun_wall_ns"]:
         sys.exit(f"{checkpoint} is being stored")
     manifest = (repository / "manifests" / checkpoint / head["attempt"]).read_bytes()

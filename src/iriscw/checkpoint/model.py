@@ -156,5 +156,13 @@ class ChunkDamaged(ArtifactRefused):
         self.pack = pack
 
 
+class SignatureMissing(ArtifactRefused):
+    """A checkpoint in a repository has no signature of a key that this machine trusts. Nothing of it was read."""
+
+
+class SignatureWrong(ArtifactRefused):
+    """A checkpoint in a repository was changed after it was signed, or the signature is another one's."""
+
+
 class CopyLost(OperationError):
     """The tier that a checkpoint was moved to has not got it, as after a reboot. It lies where it lay."""

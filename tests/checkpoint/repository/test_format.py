@@ -65,7 +65,7 @@ async def test_a_new_checkpoint_has_the_same_codecs(tmp_path):
     codecs = {chunk.place.codec for file in contents.files for chunk in file.chunks}
     assert codecs == set(ChunkCodec)
     (head,) = (GOLDEN / "heads").iterdir()
-    then = read_head(head.read_bytes(), "golden-1")
+    then = read_head(head.read_bytes(), "golden-1").head
     text = (GOLDEN / "manifests" / "golden-1" / then.attempt).read_bytes()
     digests = [[chunk.digest for chunk in file.chunks] for file in read_contents(text, "golden-1", then.attempt).files]
     assert digests == [[chunk.digest for chunk in file.chunks] for file in contents.files]

@@ -146,10 +146,10 @@ async def test_files_that_were_not_sealed(tmp_path, kind):
 async def test_what_a_newer_version_stored_is_not_removed(tmp_path):
     """Its head cannot be read, and is no damaged one."""
     there, _ = await kept(tmp_path)
-    await there.bucket.put("format", b'["repository.format",1,{"format":2}]\n')
+    await there.bucket.put("format", b'["repository.format",1,{"format":3}]\n')
     await there.bucket.put("heads/a", b'["repository.head",2,{"new":1}]\n')
     before = there.bucket.contents()
-    with pytest.raises(ArtifactRefused, check=that(names="2")):
+    with pytest.raises(ArtifactRefused, check=that(names="3")):
         await there.remove("a")
     assert there.bucket.contents() == before
 

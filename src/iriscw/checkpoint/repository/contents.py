@@ -1,7 +1,8 @@
 """Reading and writing what a repository says: manifests, heads, marks. Pure.
 
 Whoever may write into the bucket may have written it, so nothing in it is believed: names are plain, numbers have
-bounds, sizes add up, and the digests are compared. That finds damage. Forgery is what a signature is for.
+bounds, sizes add up, and the digests are compared. That finds damage. What finds forgery is a signature
+(:mod:`iriscw.checkpoint.repository.signatures`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,18 @@ from typing import Final, TypeVar
 import attrs
 
 from iriscw.checkpoint.manifest import ARTIFACT_ID, FILE_NAME, MAX_FILE_BYTES, MAX_FILES, MAX_MANIFEST_BYTES
-from iriscw.checkpoint.repository.keys import ATTEMPT, PACK
-from iriscw.checkpoint.repository.model import CheckpointHead, Chunk, ChunkCodec, ChunkPlace, Contents, StoredFile, Tomb
+from iriscw.checkpoint.repository.keys import ATTEMPT, KEY_ID, PACK
+from iriscw.checkpoint.repository.model import (
+    CheckpointHead,
+    Chunk,
+    ChunkCodec,
+    ChunkPlace,
+    Contents,
+    HeadSignature,
+    SignedHead,
+    StoredFile,
+    Tomb,
+)
 from iriscw.checkpoint.repository.records import (
     AttemptLine,
     ChunksLine,
@@ -24,15 +35,20 @@ from iriscw.checkpoint.repository.records import (
     HeadLine,
     Line,
     PacksLine,
+    SignatureLine,
     StoredFileLine,
     TombLine,
     read,
     written,
 )
+from iriscw.checkpoint.repository.signatures import MAX_SIGNATURES, SIGNATURE_BYTES
 from iriscw.freeze.model import ArtifactRefused
 
-FORMAT_NUMBER: Final = 1
-"""Of what this version writes, and the newest that it reads."""
+FORMAT_NUMBER: Final = 2
+"""The newest that this version reads."""
+
+PLAIN_FORMAT: Final = 1
+"""Of a repository in which nothing is signed: versions that know of no signatures read it."""
 
 PAGE_BYTES: Final = 4096
 """In the format, whatever the machine's pages are."""
@@ -185,36 +201,50 @@ def _check_files(files: dict[str, tuple[int, list[Chunk]]]) -> None:
             raise _Refused(f"the chunks of {name} are not the {size} bytes that it has")
 
 
-def written_head(head: CheckpointHead) -> bytes:
+def head_lines(head: CheckpointHead) -> bytes:
+    """Return the lines of a head that a signature is of."""
+    return written([HeadLine(*attrs.astuple(head))])
+
+
+def written_head(head: CheckpointHead, signatures: Sequence[HeadSignature] = ()) -> bytes:
     """Return the content of a head."""
-    body = written([HeadLine(*attrs.astuple(head))])
+    body = head_lines(head) + written([SignatureLine(each.key, each.signature) for each in signatures])
     return body + written([EndLine(hashlib.sha256(body).hexdigest())])
 
 
-def read_head(data: bytes, checkpoint: str) -> CheckpointHead:
-    """Read the head of this checkpoint.
+def read_head(data: bytes, checkpoint: str) -> SignedHead:
+    """Read the head of this checkpoint. Its signatures are not looked at.
 
     Raises:
         ArtifactRefused: it is none of ours, or damaged.
     """
     try:
-        head = _sealed_head(data)
+        found = _sealed_head(data)
     except _Refused as error:
         raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: its head {error}") from error
-    if head.checkpoint != checkpoint:
-        raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: its head is that of {head.checkpoint[:80]}")
-    return head
+    if found.head.checkpoint != checkpoint:
+        other = found.head.checkpoint[:80]
+        raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: its head is that of {other}")
+    return found
 
 
-def _sealed_head(data: bytes) -> CheckpointHead:
+def _sealed_head(data: bytes) -> SignedHead:
     match list(_lines(data)):
-        case [HeadLine() as line, EndLine() as end]:
-            pass
+        case [HeadLine() as line, *others, EndLine() as end]:
+            signatures = [_signature(each) for each in others]
         case _:
             raise _Refused("is none of ours")
     if hashlib.sha256(data[: data[:-1].rfind(b"\n") + 1]).hexdigest() != end.digest:
         raise _Refused("was changed: its digest is another one")
-    return _head(line)
+    if len(signatures) > MAX_SIGNATURES:
+        raise _Refused(f"has {len(signatures)} signatures")
+    return SignedHead(_head(line), data[: data.index(b"\n") + 1], tuple(signatures))
+
+
+def _signature(line: Line) -> HeadSignature:
+    if not isinstance(line, SignatureLine) or not KEY_ID.fullmatch(line.key) or len(line.signature) != SIGNATURE_BYTES:
+        raise _Refused("has a line that is no signature")
+    return HeadSignature(line.key, line.signature)
 
 
 def _head(line: HeadLine) -> CheckpointHead:
@@ -264,13 +294,13 @@ def read_tomb(data: bytes, key: str, etag: str) -> Tomb:
     return Tomb(key, line.token, line.made_wall_ns, line.removing, etag)
 
 
-def written_format() -> bytes:
-    """Return what a repository of this version says of itself."""
-    return written([FormatLine(FORMAT_NUMBER)])
+def written_format(number: int) -> bytes:
+    """Return what a repository of this format says of itself."""
+    return written([FormatLine(number)])
 
 
-def check_format(data: bytes) -> None:
-    """Refuse a repository of a newer version, and what is not one.
+def read_format(data: bytes) -> int:
+    """Return the format of a repository; refuse one of a newer version, and what is not one.
 
     Raises:
         ArtifactRefused: it is such a one.
@@ -281,6 +311,7 @@ def check_format(data: bytes) -> None:
         raise ArtifactRefused(f"what lies there is not a repository of checkpoints: its format {error}") from error
     if not 1 <= number <= FORMAT_NUMBER:
         raise ArtifactRefused(f"the repository has format {number}, and this version reads up to {FORMAT_NUMBER}")
+    return number
 
 
 class _Refused(ValueError):

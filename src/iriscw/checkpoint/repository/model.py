@@ -105,6 +105,25 @@ class CheckpointHead:
 
 
 @attrs.frozen
+class HeadSignature:
+    """Who answers for a head, and so for the manifest that it names and all content below."""
+
+    key: str
+    """The id of the public key, as :func:`iriscw.checkpoint.repository.signatures.public_key_id` gives it."""
+    signature: bytes
+
+
+@attrs.frozen
+class SignedHead:
+    """A head as it was read, with what signatures are of."""
+
+    head: CheckpointHead
+    lines: bytes
+    """The bytes of its lines before the signatures, as they stand in the object."""
+    signatures: tuple[HeadSignature, ...]
+
+
+@attrs.frozen
 class Tomb:
     """A mark beside an object that nothing refers to: a later collection may remove the object.
 

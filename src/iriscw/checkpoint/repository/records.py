@@ -3,7 +3,7 @@
 A manifest of a repository is a text of lines. ``repository.attempt`` says whose it is, ``repository.packs`` names
 packs, each ``repository.file`` begins a file, ``repository.chunks`` has chunks of the file before it, and
 ``repository.end`` has the digest of all lines before it. The other lines are objects of their own; a head has an
-end, too.
+end, too, and between the two what it is signed with.
 """
 
 from __future__ import annotations
@@ -84,6 +84,15 @@ class HeadLine:
     begun_wall_ns: int
 
 
+@record("repository.signature")
+@message
+class SignatureLine:
+    """A signature of the lines of a head before all signatures."""
+
+    key: str
+    signature: bytes
+
+
 @record("repository.tomb")
 @message
 class TombLine:
@@ -94,7 +103,9 @@ class TombLine:
     removing: bool
 
 
-Line = FormatLine | AttemptLine | PacksLine | StoredFileLine | ChunksLine | EndLine | HeadLine | TombLine
+Line = (
+    FormatLine | AttemptLine | PacksLine | StoredFileLine | ChunksLine | EndLine | HeadLine | SignatureLine | TombLine
+)
 
 
 def written(lines: Sequence[Line]) -> bytes:

@@ -48,7 +48,15 @@ from iriscw.checkpoint.repository.contents import (
     written_contents,
 )
 from iriscw.checkpoint.repository.keys import PACKS, manifest_key, named_pack, pack_key, packs_of
-from iriscw.checkpoint.repository.model import CheckpointHead, Chunk, ChunkCodec, ChunkPlace, Contents, StoredFile
+from iriscw.checkpoint.repository.model import (
+    CheckpointHead,
+    Chunk,
+    ChunkCodec,
+    ChunkPlace,
+    Contents,
+    SignedHead,
+    StoredFile,
+)
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, Progress
 from iriscw.freeze.ports import Report
 from iriscw.objects.ports import Condition, IfAbsent, IfMatch, ObjectChanged, ObjectExists
@@ -84,6 +92,15 @@ class StoringDisturbed(OperationError):
     retryable = True
 
 
+@attrs.frozen
+class _There:
+    """A checkpoint that another call has stored, as it was read."""
+
+    contents: Contents
+    found: SignedHead
+    etag: str
+
+
 @attrs.define(eq=False)
 class Storing:
     """One attempt to store one checkpoint."""
@@ -110,12 +127,15 @@ class Storing:
     async def run(self) -> StoredCheckpoint:
         """Store it; see :meth:`iriscw.checkpoint.ports.Repository.store`."""
         source = open_manifest(self.manifest, self.artifact)
+        self.objects.protection.check_stores()
         await self.objects.begin()
         await self._learn(source)
         for _ in range(ATTEMPTS):
             there = await self._begin()
             if there is not None:
-                return self._same(there, source)
+                done = self._same(there.contents, source)
+                await self._sign(there, source)
+                return done
             files = await self._files(source)
             contents = Contents(self.artifact, self.attempt, __version__, time.time_ns(), self._added, files)
             text = await anyio.to_thread.run_sync(written_contents, contents)
@@ -130,22 +150,22 @@ class Storing:
             self.attempt, self._packs = new_token(), 0
         raise StoringDisturbed(f"checkpoint {self.artifact} was not stored: others disturbed it {ATTEMPTS} times")
 
-    async def _begin(self) -> Contents | None:
+    async def _begin(self) -> _There | None:
         """Say that this attempt begins; or return what the checkpoint is already, if that is whole as far as is known.
 
         An attempt that has not ended is taken over: whoever made it has died, or begins anew. So is a checkpoint that
         cannot be read, or in whose packs damage was found: then it is stored again.
         """
-        found = await self.objects.head(self.artifact)
-        if found is not None and not found[0].begun_wall_ns:
+        found = await self.objects.signed_head(self.artifact)
+        if found is not None and not found[0].head.begun_wall_ns:
             try:
-                there = await self.objects.contents(found[0])
+                there = await self.objects.contents(found[0].head)
             except ArtifactRefused as error:
                 log.warning("checkpoint %s is stored again: %s", self.artifact, error)
             else:
                 damaged = await self.objects.damaged()
                 if not any(pack in damaged for pack in there.packs):
-                    return there
+                    return _There(there, *found)
                 log.warning("checkpoint %s is stored again: damage was found in what it refers to", self.artifact)
         try:
             await self._write_begun(IfAbsent() if found is None else IfMatch(found[1]))
@@ -185,7 +205,7 @@ class Storing:
         program = _program(source)
         for head in sorted(heads, key=lambda each: each.program != program)[:RELATIVES]:
             try:
-                contents = await self.objects.contents(head)
+                contents = await self.objects.contents_of_relative(head)
             except ArtifactRefused as error:
                 log.warning("nothing is shared with checkpoint %s: %s", head.checkpoint, error)
                 continue
@@ -320,17 +340,7 @@ class Storing:
 
     async def _shown(self, contents: Contents, text: bytes, source: Manifest) -> bool:
         """Make the checkpoint visible; False: a collection has given this attempt up, or another call took it over."""
-        lines = summary_of(self.manifest).decode("ascii")
-        head = CheckpointHead(
-            checkpoint=self.artifact,
-            attempt=contents.attempt,
-            digest=hashlib.sha256(text).hexdigest(),
-            size_bytes=sum(file.size_bytes for file in source.files),
-            stored_bytes=contents.stored_bytes,
-            added_bytes=contents.added_bytes,
-            program=_program(source),
-            source=lines if len(lines) <= MAX_SOURCE_CHARS else "",
-        )
+        head = self._head(contents, hashlib.sha256(text).hexdigest(), source)
         try:
             await self.objects.write_head(head, IfMatch(self._etag))
         except ObjectChanged:
@@ -340,6 +350,35 @@ class Storing:
         except OperationError as error:  # it is stored all the same, and others share less with it
             log.warning("checkpoint %s is not in the list of recent ones: %s", self.artifact, error)
         return True
+
+    def _head(self, contents: Contents, digest: str, source: Manifest) -> CheckpointHead:
+        lines = summary_of(self.manifest).decode("ascii")
+        return CheckpointHead(
+            checkpoint=self.artifact,
+            attempt=contents.attempt,
+            digest=digest,
+            size_bytes=sum(file.size_bytes for file in source.files),
+            stored_bytes=contents.stored_bytes,
+            added_bytes=contents.added_bytes,
+            program=_program(source),
+            source=lines if len(lines) <= MAX_SOURCE_CHARS else "",
+        )
+
+    async def _sign(self, there: _There, source: Manifest) -> None:
+        """Sign what another call has stored. It is what this machine has: the manifest of the tier, which is the same,
+        has the checksums of all files, and whoever fetches them compares.
+
+        Raises:
+            StoringDisturbed: it was removed or changed meanwhile.
+        """
+        if self.objects.protection.has_signed(there.found):
+            return
+        head = self._head(there.contents, there.found.head.digest, source)
+        others = there.found.signatures if head == there.found.head else ()
+        try:
+            await self.objects.write_head(head, IfMatch(there.etag), others)
+        except ObjectChanged as error:
+            raise StoringDisturbed(f"checkpoint {self.artifact} was changed while it was signed") from error
 
 
 def _windows(data: bytes) -> list[bytes]:
