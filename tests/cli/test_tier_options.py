@@ -57,13 +57,16 @@ def test_keys_are_named_by_options_or_by_variables(monkeypatch):
     for variable, value in {
         "IRISCW_SIGN_WITH": "/keys/mine",
         "IRISCW_TRUST": "/keys/ours:/keys/theirs",
+        "IRISCW_ENCRYPT_WITH": "/keys/new",
+        "IRISCW_DECRYPT_WITH": "/keys/old",
         "IRISCW_ACCEPT_UNPROTECTED": "1",
     }.items():
         monkeypatch.setenv(variable, value)
     ours, theirs = Path("/keys/ours"), Path("/keys/theirs")
-    assert keys_of(_parsed()) == KeyFiles(Path("/keys/mine"), (ours, theirs), unprotected_too=True)
-    given = _parsed("--sign-with", "/other", "--trust", "/a", "--trust", "/b")
-    assert keys_of(given) == KeyFiles(Path("/other"), (Path("/a"), Path("/b")), unprotected_too=True)
+    new, old = Path("/keys/new"), (Path("/keys/old"),)
+    assert keys_of(_parsed()) == KeyFiles(Path("/keys/mine"), (ours, theirs), new, old, unprotected_too=True)
+    given = _parsed("--sign-with", "/other", "--trust", "/a", "--trust", "/b", "--encrypt-with", "/c")
+    assert keys_of(given) == KeyFiles(Path("/other"), (Path("/a"), Path("/b")), Path("/c"), old, unprotected_too=True)
     monkeypatch.setenv("IRISCW_SIGN_WITH", "/keys/mine:/keys/other")
     with pytest.raises(click.UsageError):
         keys_of(_parsed())

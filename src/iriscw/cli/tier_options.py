@@ -22,6 +22,8 @@ BUDGETS = {name: f"{name.replace('-', '_')}_budget" for name in tier_names()}
 KEY_OPTIONS = {
     "sign_with": "IRISCW_SIGN_WITH",
     "trust": "IRISCW_TRUST",
+    "encrypt_with": "IRISCW_ENCRYPT_WITH",
+    "decrypt_with": "IRISCW_DECRYPT_WITH",
 }
 """Options that name files of keys for the repository, and the variables that do so where an option does not: names
 of files, and never what is in them."""
@@ -50,6 +52,8 @@ def keys_of(given: Mapping[str, Any]) -> KeyFiles:
     return KeyFiles(
         sign_with=_one(named, "sign_with"),
         trust=tuple(named["trust"]),
+        encrypt_with=_one(named, "encrypt_with"),
+        decrypt_with=tuple(named["decrypt_with"]),
         unprotected_too=given[UNPROTECTED_OPTION] or os.environ.get(UNPROTECTED_VARIABLE, "") == "1",
     )
 
@@ -73,10 +77,25 @@ def _key_options(function: Callable[..., Any]) -> Callable[..., Any]:
     function = click.option(
         "--accept-unprotected",
         is_flag=True,
-        help="Fetch from the repository what nobody has signed, too, for as long as there is some of it.  "
+        help="Fetch from the repository what nobody has signed or encrypted, too, for as long as there is some of it.  "
         "[default: $IRISCW_ACCEPT_UNPROTECTED]",
     )(function)
     file = click.Path(dir_okay=False, path_type=Path)
+    function = click.option(
+        "--decrypt-with",
+        metavar="PATH",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Further keys (mode 0600), or a folder of such files, for what was encrypted with them; may be repeated.  "
+        "[default: $IRISCW_DECRYPT_WITH]",
+    )(function)
+    function = click.option(
+        "--encrypt-with",
+        metavar="FILE",
+        type=file,
+        help="The key (32 bytes in base64, mode 0600) that encrypts what is stored in the repository. What is fetched "
+        "must be encrypted, too.  [default: $IRISCW_ENCRYPT_WITH]",
+    )(function)
     function = click.option(
         "--trust",
         metavar="PATH",

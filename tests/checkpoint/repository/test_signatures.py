@@ -53,24 +53,24 @@ def test_a_signature_is_of_one_head_alone():
     """Of no other checkpoint, attempt or manifest, and of no other field either."""
     ours = signing(1)
     signatures = ours.signatures(head_lines(HEAD))
-    checked(written_head(HEAD, signatures), (1,))
+    checked(written_head(head_lines(HEAD), signatures), (1,))
     for field in attrs.fields(CheckpointHead):
         value = getattr(HEAD, field.name)
         other = attrs.evolve(HEAD, **{field.name: value + 1 if isinstance(value, int) else value[:-1] + "1"})
         if other != HEAD:
             with pytest.raises(SignatureWrong):
-                checked(written_head(other, signatures), (1,), other.checkpoint)
+                checked(written_head(head_lines(other), signatures), (1,), other.checkpoint)
 
 
 def test_what_stands_in_a_signed_head():
     """What any later version has to read, and to verify."""
-    assert written_head(HEAD, signing(1).signatures(head_lines(HEAD))) == GOLDEN
+    assert written_head(head_lines(HEAD), signing(1).signatures(head_lines(HEAD))) == GOLDEN
 
 
 @given(st.data())
 def test_any_change_of_a_signed_head_is_found(data):
     """A bit that is flipped, an end that is missing, and the digest that only finds damage made right."""
-    text = written_head(HEAD, signing(1).signatures(head_lines(HEAD)))
+    text = written_head(head_lines(HEAD), signing(1).signatures(head_lines(HEAD)))
     body, _, _ = text.rpartition(b'["repository.end"')
     at, bit = data.draw(st.integers(0, len(body) - 1)), data.draw(st.integers(0, 7))
     changed = body[:at] + bytes([body[at] ^ 1 << bit]) + body[at + 1 :]
@@ -85,16 +85,16 @@ def test_keys_change_one_after_the_other():
     old = signing(1).signatures(lines)
     both = signing(2).signatures(lines, old)
     for trusted in ((1,), (2,), (1, 2), (2, 3)):
-        checked(written_head(HEAD, both), trusted)
+        checked(written_head(head_lines(HEAD), both), trusted)
     with pytest.raises(SignatureMissing, check=that(names=both[0].key)):
-        checked(written_head(HEAD, both), (3,))
+        checked(written_head(head_lines(HEAD), both), (3,))
     assert signing(2).signatures(lines, both) == both
     many = old
     for number in range(2, MAX_SIGNATURES + 5):
         many = signing(number).signatures(lines, many)
-    checked(written_head(HEAD, many), (MAX_SIGNATURES + 4,))
+    checked(written_head(head_lines(HEAD), many), (MAX_SIGNATURES + 4,))
     with pytest.raises(ArtifactRefused, check=that(names=MAX_SIGNATURES + 1)):
-        read_head(written_head(HEAD, (*many, *old)), "a")
+        read_head(written_head(head_lines(HEAD), (*many, *old)), "a")
 
 
 async def test_what_is_signed_is_fetched(tmp_path):
@@ -139,7 +139,7 @@ async def test_a_changed_head_is_refused_even_where_unsigned_ones_are_not(tmp_pa
     with pytest.raises(ArtifactRefused, check=that(comes_from="objects.RepositoryObjects.contents")):
         await there.verify("a", unseen)
     head = attrs.evolve(found.head, digest=hashlib.sha256(text).hexdigest())
-    await there.bucket.put(head_key("a"), written_head(head, found.signatures))
+    await there.bucket.put(head_key("a"), written_head(head_lines(head), found.signatures))
     for words in ({}, {"unprotected_too": True}):
         with pytest.raises(SignatureWrong):
             await as_seen_by(there, signing(1, (1,), **words)).verify("a", unseen)
@@ -178,9 +178,26 @@ async def test_what_is_signed_afterwards_says_what_this_machine_knows(tmp_path):
     """Not what stood in a head that anybody may have written."""
     there, place = await kept(tmp_path, signing())
     head, _ = await there.objects.shown("a")
-    await there.bucket.put(head_key("a"), written_head(attrs.evolve(head, source="lies", size_bytes=1)))
+    await there.bucket.put(head_key("a"), written_head(head_lines(attrs.evolve(head, source="lies", size_bytes=1))))
     await as_seen_by(there, signing(1)).store("a", place, sealed(place, "a"), unseen)
     assert (await there.objects.shown("a"))[0] == head
+
+
+async def test_nobody_signs_what_is_not_what_he_has(tmp_path):
+    """Below the right manifest of the tier somebody has put other content: it is stored anew, from what is here."""
+    there, place = await kept(tmp_path, signing())
+    head, _ = await there.objects.shown("a")
+    contents = await there.objects.contents(head)
+    pages, tree = (next(f for f in contents.files if f.name == name) for name in ("pages-1.img", "pstree.img"))
+    files = tuple(attrs.evolve(f, chunks=tree.chunks) if f == pages else f for f in contents.files)
+    text = written_contents(attrs.evolve(contents, files=files))
+    await there.bucket.put(manifest_key("a", head.attempt), text)
+    lied = attrs.evolve(head, digest=hashlib.sha256(text).hexdigest())
+    await there.bucket.put(head_key("a"), written_head(head_lines(lied)))
+    await as_seen_by(there, signing(1)).store("a", place, sealed(place, "a"), unseen)
+    (into := tmp_path / "back").mkdir()
+    await as_seen_by(there, signing(trusted=(1,))).fetch("a", into, unseen)
+    assert contents_of(into) == contents_of(place)
 
 
 async def test_who_could_not_fetch_it_does_not_store_it(tmp_path):

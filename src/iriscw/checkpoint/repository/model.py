@@ -65,6 +65,8 @@ class Contents:
     added_bytes: int
     """Of packs that this attempt wrote."""
     files: tuple[StoredFile, ...]
+    key: str = ""
+    """The id of the key that its files, and all its chunks, are encrypted with; empty: they are not."""
 
     @property
     def packs(self) -> tuple[str, ...]:
@@ -121,6 +123,9 @@ class SignedHead:
     lines: bytes
     """The bytes of its lines before the signatures, as they stand in the object."""
     signatures: tuple[HeadSignature, ...]
+    key: str = ""
+    """The id of the key that a part of it is encrypted with, and the checkpoint; empty: it is not. Where the key is not
+    here, the head has neither ``program`` nor ``source``."""
 
 
 @attrs.frozen

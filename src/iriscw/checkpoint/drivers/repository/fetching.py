@@ -137,7 +137,10 @@ class _Reading:
         view = memoryview(data)
         for chunk, targets in read.chunks:
             first = chunk.place.offset - read.start
-            self.write(decoded(chunk, view[first : first + chunk.place.stored_bytes]), targets)
+            stored = self.objects.protection.shown(
+                self.contents.key, chunk, view[first : first + chunk.place.stored_bytes]
+            )
+            self.write(decoded(chunk, stored), targets)
 
 
 def _made(folder: int, file: StoredFile) -> int:

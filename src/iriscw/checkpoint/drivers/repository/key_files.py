@@ -15,8 +15,15 @@ from typing import Final
 import attrs
 
 from iriscw._errors import UsageError
-from iriscw.checkpoint.drivers.repository.primitives import signer_of, verifiers_of
+from iriscw.checkpoint.drivers.repository.primitives import (
+    AesGcmKey,
+    InvalidKey,
+    secret_keys_of,
+    signer_of,
+    verifiers_of,
+)
 from iriscw.checkpoint.drivers.repository.protection import Protection
+from iriscw.checkpoint.repository.hiding import RepositoryKey
 from iriscw.checkpoint.repository.signatures import Holds
 
 MAX_KEY_FILE_BYTES: Final = 64 << 10
@@ -40,11 +47,16 @@ class KeyFiles:
     Attributes:
         sign_with: the private key that signs what is stored.
         trust: files of public keys, and folders of such files. One of the keys must have signed what is fetched.
-        unprotected_too: whether what nobody has signed is fetched all the same.
+        encrypt_with: the key that encrypts what is stored.
+        decrypt_with: files of further keys that others, or this machine earlier, have encrypted with, and folders of
+            such files.
+        unprotected_too: whether what nobody has signed, or encrypted, is fetched all the same.
     """
 
     sign_with: Path | None = None
     trust: tuple[Path, ...] = ()
+    encrypt_with: Path | None = None
+    decrypt_with: tuple[Path, ...] = ()
     unprotected_too: bool = False
 
 
@@ -67,7 +79,23 @@ def opened_keys(files: KeyFiles) -> Protection:
         raise KeyFileUnusable(f"there is no key file in {', '.join(map(str, files.trust))}")
     if signer is not None and trusted and signer.key not in trusted:
         raise SignerNotTrusted(f"{files.sign_with} signs with the key {signer.key}, which this machine does not trust")
-    return Protection(signer, trusted, files.unprotected_too)
+    own, keys = _secret_keys(files)
+    return Protection(signer, trusted, own, keys, files.unprotected_too)
+
+
+def _secret_keys(files: KeyFiles) -> tuple[AesGcmKey | None, dict[str, RepositoryKey]]:
+    own: AesGcmKey | None = None
+    keys: dict[str, RepositoryKey] = {}
+    for path in _files(files.decrypt_with):
+        keys.update((each.key, each) for each in secret_keys_of(_read(path, SECRET_MODE), str(path)))
+    if files.decrypt_with and not keys:
+        raise KeyFileUnusable(f"there is no key file in {', '.join(map(str, files.decrypt_with))}")
+    if files.encrypt_with is not None:
+        own, *others = secret_keys_of(_read(files.encrypt_with, SECRET_MODE), str(files.encrypt_with))
+        if others:
+            raise InvalidKey(f"{files.encrypt_with} has {len(others) + 1} keys, and one is meant")
+        keys[own.key] = own
+    return own, keys
 
 
 def _files(places: Sequence[Path]) -> Iterator[Path]:

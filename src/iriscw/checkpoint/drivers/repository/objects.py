@@ -7,7 +7,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import anyio.to_thread
 import attrs
@@ -45,7 +45,7 @@ from iriscw.checkpoint.repository.keys import (
     named_pack,
     tomb_key,
 )
-from iriscw.checkpoint.repository.model import CheckpointHead, Contents, HeadSignature, SignedHead, Tomb
+from iriscw.checkpoint.repository.model import CheckpointHead, Contents, SignedHead, Tomb
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
 from iriscw.objects.ports import (
     Condition,
@@ -84,7 +84,7 @@ class RepositoryObjects:
         Raises:
             ArtifactRefused: it is such a one, or something else lies there.
         """
-        wanted = PLAIN_FORMAT if self.protection.signer is None else FORMAT_NUMBER
+        wanted = PLAIN_FORMAT if self.protection.stores_plain else FORMAT_NUMBER
         while not self._known_format:
             condition: Condition = IfAbsent()
             with contextlib.suppress(ObjectNotFound):
@@ -157,12 +157,12 @@ class RepositoryObjects:
         return None if found is None else (found[0].head, found[1])
 
     async def signed_head(self, checkpoint: str) -> tuple[SignedHead, str] | None:
-        """Return a head as :meth:`head` does, with its signatures."""
+        """Return a head as :meth:`head` does, with its signatures and its key."""
         try:
             data, info = await self.read_with_info(head_key(checkpoint), MAX_SMALL_BYTES)
         except ObjectNotFound:
             return None
-        return read_head(data, checkpoint), info.etag
+        return read_head(data, checkpoint, self.protection.keys), info.etag
 
     async def contents(self, head: CheckpointHead) -> Contents:
         """Return what a head names.
@@ -170,6 +170,7 @@ class RepositoryObjects:
         Raises:
             ArtifactUnknown: it is not there: the checkpoint was removed a moment ago.
             ArtifactRefused: it is none of ours, damaged, or gone although the checkpoint is there.
+            KeyMissing: it is encrypted, and its key is not here.
         """
         key = manifest_key(head.checkpoint, head.attempt)
         try:
@@ -184,7 +185,7 @@ class RepositoryObjects:
         if hashlib.sha256(data).hexdigest() != head.digest:
             raise ArtifactRefused(f"checkpoint {head.checkpoint} in the repository: its manifest is another one")
         # In a thread, as all that takes seconds if it is long.
-        return await anyio.to_thread.run_sync(read_contents, data, head.checkpoint, head.attempt)
+        return await anyio.to_thread.run_sync(read_contents, data, head.checkpoint, head.attempt, self.protection.keys)
 
     async def contents_of_relative(self, head: CheckpointHead) -> Contents:
         """Return what a head of the list of recent ones names; raises as :meth:`contents`.
@@ -199,17 +200,27 @@ class RepositoryObjects:
             head = found[0]
         return await self.contents(head)
 
-    async def write_head(self, head: CheckpointHead, condition: Condition, others: Sequence[HeadSignature] = ()) -> str:
+    async def write_head(self, head: CheckpointHead, condition: Condition, key: str = "") -> str:
         """Write the head of a checkpoint, signed if it can be seen and this machine signs; return its etag.
 
-        ``others`` are signatures that it has already.
+        ``key`` is the id of the key that the checkpoint is encrypted with.
 
         Raises:
             ObjectExists, ObjectChanged: the condition does not hold.
         """
-        signatures = () if head.begun_wall_ns else self.protection.signatures(head_lines(head), others)
-        data = written_head(head, signatures)
+        lines = head_lines(head, self.protection.keys[key] if key else None)
+        signatures = () if head.begun_wall_ns else self.protection.signatures(lines)
+        data = written_head(lines, signatures)
         return (await self.store.put(head_key(head.checkpoint), data, condition=condition)).etag
+
+    async def sign_head(self, found: SignedHead, condition: Condition) -> None:
+        """Write a head as it is, with this machine's signature beside those that it has.
+
+        Raises:
+            ObjectChanged: the condition does not hold.
+        """
+        data = written_head(found.lines, self.protection.signatures(found.lines, found.signatures))
+        await self.store.put(head_key(found.head.checkpoint), data, condition=condition)
 
     async def checkpoints(self) -> list[str]:
         """Return all checkpoints that have a head."""

@@ -1,20 +1,36 @@
-"""The signatures of checkpoints in a repository, by the package ``cryptography`` of the extra ``protection``.
+"""Signatures and ciphers of a repository, by the package ``cryptography``, which comes with the extra ``protection``.
 
-No other module knows that package. Keys are what OpenSSL writes: ``openssl genpkey -algorithm ed25519``.
+No other module knows that package. Keys are what OpenSSL writes: ``openssl genpkey -algorithm ed25519``,
+``openssl rand -base64 32``.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import os
 import re
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from iriscw._errors import UsageError
+from iriscw.checkpoint.repository.hiding import (
+    KEY_BYTES,
+    MORE_BYTES,
+    NONCE_BYTES,
+    Clear,
+    NotOurs,
+    Purpose,
+    derived_key,
+    name_tag,
+    secret_key_id,
+)
 from iriscw.checkpoint.repository.signatures import Holds, public_key_id
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 
 class ProtectionExtraMissing(UsageError):
@@ -100,6 +116,71 @@ def _holds(public: Ed25519PublicKey) -> Holds:
         return True
 
     return holds
+
+
+MAX_CIPHERS: Final = 1024
+"""Derived keys that are held ready: a checkpoint shares chunks with a few others."""
+
+
+@attrs.frozen
+class AesGcmKey:
+    """A key of 32 bytes; see :class:`~iriscw.checkpoint.repository.hiding.RepositoryKey`. Threads may share it."""
+
+    _master: bytes = attrs.field(repr=False)
+    key: str = attrs.field(init=False, default=attrs.Factory(lambda self: secret_key_id(self._master), takes_self=True))
+    _ciphers: dict[tuple[Purpose, str], AESGCM] = attrs.field(factory=dict, init=False, repr=False, eq=False)
+
+    def hide(self, purpose: Purpose, attempt: str, clear: Clear, about: bytes) -> bytes:
+        """See the protocol."""
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + self._cipher(purpose, attempt).encrypt(nonce, clear, about)
+
+    def show(self, purpose: Purpose, attempt: str, hidden: Clear, about: bytes) -> bytes:
+        """See the protocol."""
+        from cryptography.exceptions import InvalidTag
+
+        if len(hidden) < MORE_BYTES:
+            raise NotOurs("it is too short")
+        try:
+            return self._cipher(purpose, attempt).decrypt(bytes(hidden[:NONCE_BYTES]), hidden[NONCE_BYTES:], about)
+        except InvalidTag as error:
+            raise NotOurs("its tag is another one") from error
+
+    def tag(self, name: str) -> str:
+        """See the protocol."""
+        return name_tag(self._master, name)
+
+    def _cipher(self, purpose: Purpose, attempt: str) -> AESGCM:
+        found = self._ciphers.get((purpose, attempt))
+        if found is None:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+            if len(self._ciphers) >= MAX_CIPHERS:
+                self._ciphers.clear()
+            found = self._ciphers[purpose, attempt] = AESGCM(derived_key(self._master, purpose, attempt))
+        return found
+
+
+def secret_keys_of(text: bytes, where: str) -> tuple[AesGcmKey, ...]:
+    """Return the keys of a file: 32 bytes on each line, base64.
+
+    Raises:
+        InvalidKey: it has none, or something else as well.
+        ProtectionExtraMissing: the package is not installed.
+    """
+    check_installed()
+    found = []
+    for line in text.split():
+        try:
+            master = base64.b64decode(line, validate=True)
+        except binascii.Error:
+            master = b""
+        if len(master) != KEY_BYTES:
+            raise InvalidKey(f"{where} has a line that is not {KEY_BYTES} bytes in base64: openssl rand -base64 32")
+        found.append(AesGcmKey(master))
+    if not found:
+        raise InvalidKey(f"{where} has no key: openssl rand -base64 32")
+    return tuple(found)
 
 
 def check_installed() -> None:

@@ -103,7 +103,7 @@ class ObjectRepository:
             return None
         head, manifest, trouble = shown[0], None, ""
         try:
-            if head.source:
+            if head.source:  # one that is encrypted has none where its key is not here, which shown() refuses
                 manifest = open_summary(head.source.encode(), checkpoint)
             else:
                 data = await source_manifest(self.objects, await self.objects.contents(head))

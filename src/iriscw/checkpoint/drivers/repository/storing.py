@@ -39,7 +39,7 @@ from iriscw.checkpoint.drivers.repository.encoding import Piece
 from iriscw.checkpoint.drivers.repository.groups import all_of, unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects, new_token
 from iriscw.checkpoint.manifest import open_manifest, summary_of
-from iriscw.checkpoint.model import Manifest, StoredCheckpoint
+from iriscw.checkpoint.model import KeyMissing, Manifest, StoredCheckpoint
 from iriscw.checkpoint.repository.contents import (
     MAX_SOURCE_CHARS,
     MAX_STORED_MANIFEST_BYTES,
@@ -133,12 +133,12 @@ class Storing:
         for _ in range(ATTEMPTS):
             there = await self._begin()
             if there is not None:
-                done = self._same(there.contents, source)
-                await self._sign(there, source)
-                return done
+                self._check_same(there.contents)
+                if await self._signed(there, source):
+                    return _stored(there.contents, source)
             files = await self._files(source)
-            contents = Contents(self.artifact, self.attempt, __version__, time.time_ns(), self._added, files)
-            text = await anyio.to_thread.run_sync(written_contents, contents)
+            contents = Contents(self.artifact, self.attempt, __version__, time.time_ns(), self._added, files, self._key)
+            text = await anyio.to_thread.run_sync(written_contents, contents, self.objects.protection.keys)
             if len(text) > MAX_STORED_MANIFEST_BYTES:
                 raise ArtifactRefused(f"checkpoint {self.artifact} has a manifest of {len(text)} bytes")
             await self._put(manifest_key(self.artifact, self.attempt), text)
@@ -150,23 +150,36 @@ class Storing:
             self.attempt, self._packs = new_token(), 0
         raise StoringDisturbed(f"checkpoint {self.artifact} was not stored: others disturbed it {ATTEMPTS} times")
 
+    @property
+    def _key(self) -> str:
+        """Return the id of the key that this attempt encrypts with; empty: it does not encrypt."""
+        own = self.objects.protection.own
+        return own.key if own is not None else ""
+
     async def _begin(self) -> _There | None:
         """Say that this attempt begins; or return what the checkpoint is already, if that is whole as far as is known.
 
         An attempt that has not ended is taken over: whoever made it has died, or begins anew. So is a checkpoint that
-        cannot be read, or in whose packs damage was found: then it is stored again.
+        cannot be read, or in whose packs damage was found: then it is stored again. So is one that is not encrypted
+        with the key that it is to be encrypted with.
         """
         found = await self.objects.signed_head(self.artifact)
         if found is not None and not found[0].head.begun_wall_ns:
             try:
                 there = await self.objects.contents(found[0].head)
+            except KeyMissing:  # it may be whole
+                raise
             except ArtifactRefused as error:
                 log.warning("checkpoint %s is stored again: %s", self.artifact, error)
             else:
                 damaged = await self.objects.damaged()
-                if not any(pack in damaged for pack in there.packs):
+                if any(pack in damaged for pack in there.packs):
+                    log.warning("checkpoint %s is stored again: damage was found in what it refers to", self.artifact)
+                elif self._key in ("", there.key):
                     return _There(there, *found)
-                log.warning("checkpoint %s is stored again: damage was found in what it refers to", self.artifact)
+                else:
+                    self._check_same(there)
+                    log.warning("checkpoint %s is stored again, encrypted with the key %s", self.artifact, self._key)
         try:
             await self._write_begun(IfAbsent() if found is None else IfMatch(found[1]))
         except (ObjectExists, ObjectChanged) as error:
@@ -186,8 +199,8 @@ class Storing:
             except ObjectChanged:  # it was given up or taken over, which the end finds out
                 self._renewed_at = anyio.current_time()
 
-    def _same(self, contents: Contents, source: Manifest) -> StoredCheckpoint:
-        """Return what another call has stored, if that is the same.
+    def _check_same(self, contents: Contents) -> None:
+        """Refuse what another call has stored, if that is not the same.
 
         Raises:
             CheckpointTaken: it is not.
@@ -196,13 +209,12 @@ class Storing:
         digests = [(chunk.digest, chunk.size_bytes) for chunk in held.chunks]
         if digests != [(hashlib.sha256(piece).digest(), len(piece)) for piece in _windows(self.manifest)]:
             raise CheckpointTaken(f"the repository has another checkpoint {self.artifact}")
-        return _stored(contents, source)
 
     async def _learn(self, source: Manifest) -> None:
         """Read what recent checkpoints have, first those of the same program."""
         heads, _ = await self.objects.recent()
         damaged = await self.objects.damaged()
-        program = _program(source)
+        program = self.objects.protection.program(_program(source))
         for head in sorted(heads, key=lambda each: each.program != program)[:RELATIVES]:
             try:
                 contents = await self.objects.contents_of_relative(head)
@@ -210,6 +222,8 @@ class Storing:
                 log.warning("nothing is shared with checkpoint %s: %s", head.checkpoint, error)
                 continue
             except ArtifactUnknown:  # it was removed
+                continue
+            if contents.key != self._key:  # what is encrypted is read with the key of its checkpoint
                 continue
             for chunk in (chunk for file in contents.files for chunk in file.chunks):
                 if len(self._places) >= MAX_KNOWN:
@@ -287,7 +301,7 @@ class Storing:
 
         async def work_off() -> None:
             for number, batch in waiting:
-                cuts = await anyio.to_thread.run_sync(read_batch, folder, batch, self._places.__contains__)
+                cuts = await anyio.to_thread.run_sync(self._cuts, folder, batch)
                 await turns[number].wait()
                 await take(cuts, chunks[batch.file])
                 turns[number + 1].set()
@@ -297,9 +311,16 @@ class Storing:
                 for _ in range(self.threads):
                     workers.start_soon(work_off)
             chunks[SOURCE_MANIFEST] = []
-            await take([cut_of(piece) for piece in _windows(self.manifest)], chunks[SOURCE_MANIFEST])
+            manifest = [self._hidden(cut_of(piece)) for piece in _windows(self.manifest)]
+            await take(manifest, chunks[SOURCE_MANIFEST])
             if self._buffer:
                 await flush()
+
+    def _cuts(self, folder: int, batch: Batch) -> list[Cut]:
+        return [self._hidden(cut) for cut in read_batch(folder, batch, self._places.__contains__)]
+
+    def _hidden(self, cut: Cut) -> Cut:
+        return self.objects.protection.hidden(cut, self.attempt)
 
     def _chunk(self, cut: Cut) -> Chunk:
         """Return where a chunk lies, and take it into the pack if it lies nowhere."""
@@ -342,11 +363,12 @@ class Storing:
         """Make the checkpoint visible; False: a collection has given this attempt up, or another call took it over."""
         head = self._head(contents, hashlib.sha256(text).hexdigest(), source)
         try:
-            await self.objects.write_head(head, IfMatch(self._etag))
+            await self.objects.write_head(head, IfMatch(self._etag), contents.key)
         except ObjectChanged:
             return False
         try:
-            await self.objects.add_recent(attrs.evolve(head, source=""))
+            program = self.objects.protection.program(head.program)
+            await self.objects.add_recent(attrs.evolve(head, program=program, source=""))
         except OperationError as error:  # it is stored all the same, and others share less with it
             log.warning("checkpoint %s is not in the list of recent ones: %s", self.artifact, error)
         return True
@@ -364,21 +386,47 @@ class Storing:
             source=lines if len(lines) <= MAX_SOURCE_CHARS else "",
         )
 
-    async def _sign(self, there: _There, source: Manifest) -> None:
-        """Sign what another call has stored. It is what this machine has: the manifest of the tier, which is the same,
-        has the checksums of all files, and whoever fetches them compares.
+    async def _signed(self, there: _There, source: Manifest) -> bool:
+        """Sign what another call has stored, if it is what this machine has: all its files are read and compared.
+
+        Returns:
+            Whether it is signed. If not, its chunks are others than this machine cuts, and this attempt has begun.
 
         Raises:
             StoringDisturbed: it was removed or changed meanwhile.
         """
         if self.objects.protection.has_signed(there.found):
-            return
-        head = self._head(there.contents, there.found.head.digest, source)
-        others = there.found.signatures if head == there.found.head else ()
+            return True
+        condition = IfMatch(there.etag)
         try:
-            await self.objects.write_head(head, IfMatch(there.etag), others)
+            if not await self._has_same_files(there.contents, source):
+                log.warning("checkpoint %s is stored again: what is there is not what is here", self.artifact)
+                await self._write_begun(condition)
+                return False
+            head = self._head(there.contents, there.found.head.digest, source)
+            if head == there.found.head:
+                await self.objects.sign_head(there.found, condition)
+            else:
+                await self.objects.write_head(head, condition, there.contents.key)
         except ObjectChanged as error:
             raise StoringDisturbed(f"checkpoint {self.artifact} was changed while it was signed") from error
+        return True
+
+    async def _has_same_files(self, there: Contents, source: Manifest) -> bool:
+        """Whether contents are made of the very chunks that this machine makes of its files: then none is stored."""
+        known = self._places
+        chunks = (chunk for file in there.files for chunk in file.chunks)
+        self._places = {**known, **{chunk.digest: chunk.place for chunk in chunks}}
+        self._renewed_at = anyio.current_time()  # no head says that this attempt has begun
+        files = await self._files(source)
+        if _digests(files) == _digests(there.files):
+            return True
+        self._places, self._packs, self.attempt = known, 0, new_token()
+        return False
+
+
+def _digests(files: Sequence[StoredFile]) -> dict[str, list[tuple[bytes, int]]]:
+    return {file.name: [(chunk.digest, chunk.size_bytes) for chunk in file.chunks] for file in files}
 
 
 def _windows(data: bytes) -> list[bytes]:
