@@ -112,7 +112,7 @@ docs: setup  ## Build the documentation into docs/_build/html; a warning is an e
 
 lock: setup  ## Choose the newest versions that fit pyproject.toml and write requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --no-annotate --extra gs --extra coreweave --extra zstd --extra testing --group dev pyproject.toml -o requirements.lock
+	    --no-emit-index-url --no-annotate --extra gs --extra coreweave --extra zstd --extra protection --extra testing --group dev pyproject.toml -o requirements.lock
 
 proto: setup  ## Generate src/iriscw/proto from protos/
 	@cd protos

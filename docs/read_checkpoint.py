@@ -1,13 +1,15 @@
-"""Read a checkpoint out of a repository without iriscw: what its format says, in one page.
+"""Read a checkpoint out of a repository without iriscw: what its format says, as a program.
 
-usage: python read_checkpoint.py REPOSITORY CHECKPOINT FOLDER
+usage: python read_checkpoint.py REPOSITORY CHECKPOINT FOLDER [KEY-FILE]
 
 REPOSITORY is a folder with the objects of the repository, as any tool copies them out of a bucket; FOLDER is made, and
-gets the checkpoint's files. Needs Python 3.11, and the package zstandard if a chunk is compressed.
+gets the checkpoint's files. Needs Python 3.11, and the package zstandard if a chunk is compressed. A checkpoint that is
+encrypted needs the package cryptography, and a file with its key. Signatures are not looked at.
 """
 
 import base64
 import hashlib
+import hmac
 import json
 import struct
 import sys
@@ -48,17 +50,44 @@ def chunk(size: int, stored: bytes, codec: int) -> bytes:
     return b"".join(parts)
 
 
-def main(repository: Path, checkpoint: str, folder: Path) -> None:
+def derived(master: bytes, what: bytes) -> bytes:
+    """Return 32 bytes that only who has the key knows."""
+    return hmac.digest(master, b"iriscw repository key 1\0" + what, "sha256")
+
+
+def decrypted(master: bytes, purpose: bytes, attempt: str, data: bytes, about: bytes) -> bytes:
+    """Return what was encrypted."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(derived(master, purpose + b"\0" + attempt.encode())).decrypt(data[:12], data[12:], about)
+
+
+def opened(manifest: bytes, attempt: str, keys: list[bytes]) -> tuple[bytes, bytes]:
+    """Return a manifest that is encrypted as if it were not, and its key; one that is not, and no key."""
+    said = lines(manifest)
+    if said[1][0] != "repository.key":
+        return manifest, b""
+    found = [master for master in keys if derived(master, b"id")[:16].hex() == said[1][1]["key"]]
+    if not found:
+        sys.exit(f"the key {said[1][1]['key']} is not in the file")
+    clear = manifest[: manifest.index(b'["repository.body"')]
+    hidden = b"".join(base64.b64decode(fields["data"]) for kind, fields in said if kind == "repository.body")
+    return clear + decrypted(found[0], b"manifest", attempt, hidden, clear), found[0]
+
+
+def main(repository: Path, checkpoint: str, folder: Path, *files: Path) -> None:
     """Write the files of a checkpoint."""
     ((_, said),) = lines((repository / "format").read_bytes())
-    if said["format"] != 1:
-        sys.exit(f"the repository has format {said['format']}, and this program reads 1")
-    (_, head), _ = lines((repository / "heads" / checkpoint).read_bytes())
+    if said["format"] not in (1, 2):
+        sys.exit(f"the repository has format {said['format']}, and this program reads 1 and 2")
+    (_, head), *_ = lines((repository / "heads" / checkpoint).read_bytes())
     if head["begun_wall_ns"]:
         sys.exit(f"{checkpoint} is being stored")
     manifest = (repository / "manifests" / checkpoint / head["attempt"]).read_bytes()
     if hashlib.sha256(manifest).hexdigest() != head["digest"]:
         sys.exit("the manifest is not the one that the head names")
+    keys = [base64.b64decode(line) for file in files for line in file.read_bytes().split()]
+    manifest, master = opened(manifest, head["attempt"], keys)
     folder.mkdir(mode=0o700)
     packs: list[str] = []
     name, data = "", b""
@@ -77,6 +106,9 @@ def main(repository: Path, checkpoint: str, folder: Path) -> None:
                     with (repository / "packs" / packs[pack]).open("rb") as file:
                         file.seek(offset)
                         data = file.read(stored)
+                    if master:
+                        about = struct.pack("<32sIB", digest, size, codec)
+                        data = decrypted(master, b"chunk", packs[pack].split("-")[0], data, about)
                 data = chunk(size, data, codec)
                 if hashlib.sha256(data).digest() != digest:
                     sys.exit(f"{name}: a chunk is damaged")
@@ -85,4 +117,4 @@ def main(repository: Path, checkpoint: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], *map(Path, sys.argv[3:]))

@@ -135,6 +135,7 @@ LIBRARIES = {
     "google": ("drivers",),
     "kubernetes_asyncio": ("drivers",),
     "click": ("cli",),
+    "cryptography": ("drivers",),
     "rich": ("cli",),
     "prometheus_client": ("doors",),
     "cloudpickle": ("client", "task", "worker"),

@@ -1,10 +1,14 @@
 """Options about tiers are made from those that there are."""
 
+from pathlib import Path
+
 import click
+import pytest
 
 from iriscw.checkpoint.drivers.loading import tier_names
+from iriscw.checkpoint.drivers.repository.key_files import KeyFiles
 from iriscw.cli.at_here import _opened
-from iriscw.cli.tier_options import PLACE_OPTIONS, budgets_of, place_options
+from iriscw.cli.tier_options import PLACE_OPTIONS, budgets_of, keys_of, place_options
 
 
 @click.command("x")
@@ -25,12 +29,12 @@ def test_each_tier_has_a_budget():
     for name in tier_names():
         found = budgets_of(_parsed(f"--{name}-budget", "7MiB"))
         assert found == {**dict.fromkeys(tier_names(), 0), name: 7 << 20}
-    assert ("state_dir", "repository", *(f"{name}_budget" for name in tier_names())) == PLACE_OPTIONS
+    assert set(PLACE_OPTIONS) == set(_parsed())
 
 
 async def test_a_budget_reaches_its_tier(tmp_path):
     """Of the commands that freeze without an agent."""
-    given = {"state_dir": tmp_path, "repository": "", **dict.fromkeys(PLACE_OPTIONS[2:], 5 << 20)}
+    given = {**_parsed(), "state_dir": tmp_path, **{f"{name}_budget": 5 << 20 for name in tier_names()}}
     async with _opened(given) as local:
         tiers = local.machine.tiers.folders
     assert {each.budget_bytes for each in tiers.values()} == {5 << 20}
@@ -38,10 +42,31 @@ async def test_a_budget_reaches_its_tier(tmp_path):
 
 async def test_a_repository_is_named_by_an_option_or_by_a_variable(tmp_path, monkeypatch):
     """The option wins; without either there is none."""
-    given = {"state_dir": tmp_path, "repository": "", **dict.fromkeys(PLACE_OPTIONS[2:])}
+    given = {**_parsed(), "state_dir": tmp_path}
     async with _opened(given) as local:
         assert local.machine.tiers.repository is None
     monkeypatch.setenv("IRISCW_REPOSITORY", f"file://{tmp_path}/there")
     for url, place in (("", "there"), (f"file://{tmp_path}/other", "other")):
         async with _opened({**given, "repository": url}) as local:
             assert local.machine.tiers.repository.place == f"file://{tmp_path}/{place}"
+
+
+def test_keys_are_named_by_options_or_by_variables(monkeypatch):
+    """As files, in both; an option wins."""
+    assert keys_of(_parsed()) == KeyFiles()
+    for variable, value in {
+        "IRISCW_SIGN_WITH": "/keys/mine",
+        "IRISCW_TRUST": "/keys/ours:/keys/theirs",
+        "IRISCW_ENCRYPT_WITH": "/keys/new",
+        "IRISCW_DECRYPT_WITH": "/keys/old",
+        "IRISCW_ACCEPT_UNPROTECTED": "1",
+    }.items():
+        monkeypatch.setenv(variable, value)
+    ours, theirs = Path("/keys/ours"), Path("/keys/theirs")
+    new, old = Path("/keys/new"), (Path("/keys/old"),)
+    assert keys_of(_parsed()) == KeyFiles(Path("/keys/mine"), (ours, theirs), new, old, unprotected_too=True)
+    given = _parsed("--sign-with", "/other", "--trust", "/a", "--trust", "/b", "--encrypt-with", "/c")
+    assert keys_of(given) == KeyFiles(Path("/other"), (Path("/a"), Path("/b")), Path("/c"), old, unprotected_too=True)
+    monkeypatch.setenv("IRISCW_SIGN_WITH", "/keys/mine:/keys/other")
+    with pytest.raises(click.UsageError):
+        keys_of(_parsed())

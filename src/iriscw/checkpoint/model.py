@@ -156,5 +156,21 @@ class ChunkDamaged(ArtifactRefused):
         self.pack = pack
 
 
+class SignatureMissing(ArtifactRefused):
+    """A checkpoint in a repository has no signature of a key that this machine trusts. Nothing of it was read."""
+
+
+class SignatureWrong(ArtifactRefused):
+    """A checkpoint in a repository was changed after it was signed, or the signature is another one's."""
+
+
+class KeyMissing(ArtifactRefused):
+    """A checkpoint in a repository is encrypted, and this machine has not its key. The text has the key's id."""
+
+
+class NotEncrypted(ArtifactRefused):
+    """A checkpoint in a repository is not encrypted, and this machine takes only what is. Nothing of it was read."""
+
+
 class CopyLost(OperationError):
     """The tier that a checkpoint was moved to has not got it, as after a reboot. It lies where it lay."""

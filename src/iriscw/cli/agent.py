@@ -20,7 +20,7 @@ from iriscw.cli.kinds import Duration, NewFile
 from iriscw.cli.outcome import run_async
 from iriscw.cli.output import emit
 from iriscw.cli.retaining import Retention
-from iriscw.cli.tier_options import budgets_of, place_options, repository_of
+from iriscw.cli.tier_options import budgets_of, keys_of, place_options, repository_of
 from iriscw.processes.stopping import stopping_signals
 
 if TYPE_CHECKING:
@@ -181,7 +181,9 @@ def serve(
         retention=retention,
     )
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    machine = this_machine(state, budgets=budgets_of(places), containers=True, repository=repository_of(places)).machine
+    machine = this_machine(
+        state, budgets=budgets_of(places), containers=True, repository=repository_of(places), keys=keys_of(places)
+    ).machine
 
     async def run() -> None:
         with anyio.open_signal_receiver(*stopping_signals()) as signals:  # before anything is begun

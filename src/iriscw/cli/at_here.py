@@ -31,7 +31,7 @@ from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async, silence_output
 from iriscw.cli.output import OutputLost, age, cell, plain, show, visible
 from iriscw.cli.retaining import retain
-from iriscw.cli.tier_options import budgets_of, repository_of
+from iriscw.cli.tier_options import budgets_of, keys_of, repository_of
 
 if TYPE_CHECKING:
     from iriscw._errors import IriscwError
@@ -260,7 +260,7 @@ async def _opened(given: Mapping[str, Any]) -> AsyncIterator[Local]:
     from iriscw.agent.machine import this_machine
 
     state = given["state_dir"].absolute() if given["state_dir"] is not None else state_folder(os.environ)
-    local = this_machine(state, budgets=budgets_of(given), repository=repository_of(given))
+    local = this_machine(state, budgets=budgets_of(given), repository=repository_of(given), keys=keys_of(given))
     try:
         yield local
     finally:

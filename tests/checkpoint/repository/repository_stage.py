@@ -7,6 +7,7 @@ from pathlib import Path
 from artifacts import FROZEN
 
 from iriscw.checkpoint.drivers.digests import Reading, listed, open_folder
+from iriscw.checkpoint.drivers.repository.protection import PLAIN
 from iriscw.checkpoint.drivers.repository.repository import ObjectRepository
 from iriscw.checkpoint.manifest import seal
 from iriscw.freeze.criu_images import PAGEMAP_MAGIC
@@ -55,9 +56,9 @@ def cuts(pagemaps, window):
     return page_cuts(pagemaps, page_size=PAGE, window_bytes=window)
 
 
-def repository(store=None):
+def repository(store=None, protection=PLAIN):
     """Return a repository in memory."""
-    return ObjectRepository(store or FakeObjectStore(), "memory://", cuts)
+    return ObjectRepository(store or FakeObjectStore(), "memory://", cuts, protection=protection)
 
 
 def noise(seed, pages):

@@ -1,5 +1,6 @@
 """What earlier versions wrote is read by this one, and by a program that has nothing of iriscw."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -7,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
+from key_stage import both, secret_line
 from repository_stage import PAGE, contents_of, images, noise, repository, sealed, unseen
 
 from iriscw.checkpoint.drivers.repository import encoding
+from iriscw.checkpoint.drivers.repository.protection import PLAIN
 from iriscw.checkpoint.repository.contents import read_contents, read_head, read_heads, read_tomb, written_contents
 from iriscw.checkpoint.repository.model import Chunk, ChunkCodec, ChunkPlace, Contents, StoredFile
 from iriscw.checkpoint.repository.reads import GAP_BYTES, READ_BYTES, planned_reads
@@ -18,6 +21,8 @@ from iriscw.objects.drivers.file import FileObjectStore
 from raised import that
 
 GOLDEN = Path(__file__).parent / "golden"
+GOLDEN_PROTECTED = Path(__file__).parent / "golden-protected"
+"""Signed and encrypted with keys of ``key_stage``."""
 READER = Path(__file__).parents[3] / "docs" / "read_checkpoint.py"
 ATTEMPT = "ab" * 12
 
@@ -34,10 +39,11 @@ def memory():
     }
 
 
-async def test_golden_checkpoint(tmp_path):
-    """The first release's bytes."""
-    shutil.copytree(GOLDEN, tmp_path / "golden")
-    there = repository(FileObjectStore(tmp_path / "golden"))
+@pytest.mark.parametrize(("golden", "protection"), [(GOLDEN, PLAIN), (GOLDEN_PROTECTED, both())])
+async def test_golden_checkpoint(tmp_path, golden, protection):
+    """The first release's bytes, and the first ones that were signed and encrypted."""
+    shutil.copytree(golden, tmp_path / "golden")
+    there = repository(FileObjectStore(tmp_path / "golden"), protection)
     (listed,) = await there.listing()
     assert (listed.artifact, listed.size_bytes, listed.trouble) == ("golden-1", 57441, "")
     (tmp_path / "back").mkdir()
@@ -46,13 +52,19 @@ async def test_golden_checkpoint(tmp_path):
     await there.aclose()
 
 
-def test_a_reader_that_has_nothing_of_iriscw(tmp_path):
-    """It gives the same files, with the tier's manifest."""
-    subprocess.run([sys.executable, "-I", READER, GOLDEN, "golden-1", tmp_path / "back"], check=True)
+@pytest.mark.parametrize(("golden", "lines"), [(GOLDEN, []), (GOLDEN_PROTECTED, [2, 1])])
+def test_a_reader_that_has_nothing_of_iriscw(tmp_path, golden, lines):
+    """It gives the same files, with the tier's manifest; of an encrypted one, if it is given the key."""
+    command = [sys.executable, "-I", READER, golden, "golden-1", tmp_path / "back"]
+    if lines:
+        assert subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 1
+        (tmp_path / "keys").write_bytes(b"".join(map(secret_line, lines)))
+        command.append(tmp_path / "keys")
+    subprocess.run(command, check=True)
     back = contents_of(tmp_path / "back")
     assert back.pop("manifest.jsonl") == sealed(images(tmp_path / "images", memory()), "golden-1")
     assert back == contents_of(tmp_path / "images")
-    assert "iriscw" not in READER.read_text().partition('"""\n\nimport')[2]
+    assert not re.search(r"(import|from) iriscw", READER.read_text())
 
 
 async def test_a_new_checkpoint_has_the_same_codecs(tmp_path):
@@ -65,7 +77,7 @@ async def test_a_new_checkpoint_has_the_same_codecs(tmp_path):
     codecs = {chunk.place.codec for file in contents.files for chunk in file.chunks}
     assert codecs == set(ChunkCodec)
     (head,) = (GOLDEN / "heads").iterdir()
-    then = read_head(head.read_bytes(), "golden-1")
+    then = read_head(head.read_bytes(), "golden-1").head
     text = (GOLDEN / "manifests" / "golden-1" / then.attempt).read_bytes()
     digests = [[chunk.digest for chunk in file.chunks] for file in read_contents(text, "golden-1", then.attempt).files]
     assert digests == [[chunk.digest for chunk in file.chunks] for file in contents.files]

@@ -19,6 +19,7 @@ from iriscw.checkpoint.repository.contents import (
     MAX_CHUNK_BYTES,
     MAX_SMALL_BYTES,
     WINDOW_BYTES,
+    head_lines,
     read_contents,
     written_contents,
     written_head,
@@ -48,7 +49,7 @@ async def forged(there, files_of, **head):
     text = written_contents(attrs.evolve(contents, files=files_of(contents.files)))
     await there.bucket.put(manifest_key("a", contents.attempt), text)
     changed = attrs.evolve(shown, digest=hashlib.sha256(text).hexdigest(), **head)
-    await there.bucket.put(head_key("a"), written_head(changed))
+    await there.bucket.put(head_key("a"), written_head(head_lines(changed)))
 
 
 async def test_a_manifest_of_a_tier_that_is_larger_than_one(tmp_path):
@@ -149,10 +150,10 @@ async def test_files_that_were_not_sealed(tmp_path, kind):
 async def test_what_a_newer_version_stored_is_not_removed(tmp_path):
     """Its head cannot be read, and is no damaged one."""
     there, _ = await kept(tmp_path)
-    await there.bucket.put("format", b'["repository.format",1,{"format":2}]\n')
+    await there.bucket.put("format", b'["repository.format",1,{"format":3}]\n')
     await there.bucket.put("heads/a", b'["repository.head",2,{"new":1}]\n')
     before = there.bucket.contents()
-    with pytest.raises(ArtifactRefused, check=that(names="2")):
+    with pytest.raises(ArtifactRefused, check=that(names="3")):
         await there.remove("a")
     assert there.bucket.contents() == before
 
@@ -242,7 +243,7 @@ async def test_long_manifests_keep_nobody_waiting(tmp_path, monkeypatch):
 
     for module, name in (
         (objects, "read_contents"),
-        (collecting, "read_contents"),
+        (collecting, "read_packs"),
         (storing, "written_contents"),
         (fetching, "planned_reads"),
     ):
@@ -251,7 +252,7 @@ async def test_long_manifests_keep_nobody_waiting(tmp_path, monkeypatch):
     await there.store("b", place, sealed(place, "b"), unseen)
     await there.verify("b", unseen)
     await there.collect(grace_s=0)
-    assert {name for name, _ in seen} == {"read_contents", "written_contents", "planned_reads"}
+    assert {name for name, _ in seen} == {"read_contents", "read_packs", "written_contents", "planned_reads"}
     assert not [name for name, here in seen if here]
 
 

@@ -11,10 +11,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 from hypothesis import given, strategies as st
+from key_stage import both
 from repository_stage import contents_of, images, noise, repository, sealed, unseen
 
 from iriscw._errors import IriscwError
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
+from iriscw.checkpoint.drivers.repository.protection import PLAIN
 from iriscw.checkpoint.drivers.repository.storing import Storing
 from iriscw.checkpoint.repository.contents import read_contents
 from iriscw.checkpoint.repository.keys import named_manifest
@@ -95,8 +97,11 @@ def memory_of(name, shared):
     return {BASE: noise(1, 80), BASE + (1 << 30): noise(name if not shared else "all", 3)}
 
 
-async def played(folder, seed):
-    """Play one seed, and return the store and what was certainly stored, or removed, by the name of a checkpoint."""
+async def played(folder, seed, protection):
+    """Play one seed, and return the store and what was certainly stored, or removed, by the name of a checkpoint.
+
+    Whoever stores has these keys; whoever removes or collects has none.
+    """
     rng = random.Random(seed)
     store = FakeObjectStore()
     gate = Gated(store, rng)
@@ -115,7 +120,7 @@ async def played(folder, seed):
 
         async def work():
             unsure[name] = True
-            await repository(gate).store(name, place, sealed(place, name), unseen)
+            await repository(gate, protection).store(name, place, sealed(place, name), unseen)
             if not removed.get(name):
                 stored[name] = place
 
@@ -150,17 +155,17 @@ async def played(folder, seed):
     return store, stored
 
 
-@given(seed=st.integers(0, 1 << 32))
+@given(seed=st.integers(0, 1 << 32), protection=st.sampled_from((PLAIN, both())))
 @examples(60)
-def test_what_can_be_seen_is_whole(seed, tmp_path_factory, inline):
+def test_what_can_be_seen_is_whole(seed, protection, tmp_path_factory, inline):
     """Whatever is interleaved, and whoever dies: a checkpoint that was stored can be fetched; so can all that is
     listed; and once all is removed, collections leave nothing behind.
     """
     folder = tmp_path_factory.mktemp("images")
 
     async def check():
-        store, stored = await played(folder, seed)
-        there = repository(store)
+        store, stored = await played(folder, seed, protection)
+        there = repository(store, protection)
         assert set(stored) <= {each.artifact for each in await there.listing()}
         for each in await there.listing():
             assert not each.trouble

@@ -226,7 +226,7 @@ async def test_an_attempt_that_takes_long_is_not_given_up(tmp_path, monkeypatch)
 
     async def seen(key, data, **words):
         if key.startswith("heads/"):
-            written.append(read_head(data, "a").begun_wall_ns)
+            written.append(read_head(data, "a").head.begun_wall_ns)
         return await put(key, data, **words)
 
     monkeypatch.setattr(there.bucket, "put", seen)
@@ -250,7 +250,7 @@ async def test_nothing_is_written_where_nobody_stores():
 
 async def test_another_format_is_kept_out(tmp_path):
     """What a newer version wrote, and what is not a repository."""
-    for text in (b'["repository.format",1,{"format":2}]\n', b"hello"):
+    for text in (b'["repository.format",1,{"format":3}]\n', b"hello"):
         there = repository()
         await there.bucket.put("format", text)
         with pytest.raises(ArtifactRefused):

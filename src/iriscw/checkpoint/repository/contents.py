@@ -1,7 +1,8 @@
 """Reading and writing what a repository says: manifests, heads, marks. Pure.
 
 Whoever may write into the bucket may have written it, so nothing in it is believed: names are plain, numbers have
-bounds, sizes add up, and the digests are compared. That finds damage. Forgery is what a signature is for.
+bounds, sizes add up, and the digests are compared. That finds damage. What finds forgery is a signature
+(:mod:`iriscw.checkpoint.repository.signatures`).
 """
 
 from __future__ import annotations
@@ -14,25 +15,44 @@ from typing import Final, TypeVar
 import attrs
 
 from iriscw.checkpoint.manifest import ARTIFACT_ID, FILE_NAME, MAX_FILE_BYTES, MAX_FILES, MAX_MANIFEST_BYTES
-from iriscw.checkpoint.repository.keys import ATTEMPT, PACK
-from iriscw.checkpoint.repository.model import CheckpointHead, Chunk, ChunkCodec, ChunkPlace, Contents, StoredFile, Tomb
+from iriscw.checkpoint.repository.hiding import MORE_BYTES, Keys, NotOurs, Purpose, RepositoryKey, key_among
+from iriscw.checkpoint.repository.keys import ATTEMPT, KEY_ID, PACK
+from iriscw.checkpoint.repository.model import (
+    CheckpointHead,
+    Chunk,
+    ChunkCodec,
+    ChunkPlace,
+    Contents,
+    HeadSignature,
+    SignedHead,
+    StoredFile,
+    Tomb,
+)
 from iriscw.checkpoint.repository.records import (
     AttemptLine,
+    BodyLine,
     ChunksLine,
     EndLine,
     FormatLine,
     HeadLine,
+    HiddenLine,
+    KeyLine,
     Line,
     PacksLine,
+    SignatureLine,
     StoredFileLine,
     TombLine,
     read,
     written,
 )
+from iriscw.checkpoint.repository.signatures import MAX_SIGNATURES, SIGNATURE_BYTES
 from iriscw.freeze.model import ArtifactRefused
 
-FORMAT_NUMBER: Final = 1
-"""Of what this version writes, and the newest that it reads."""
+FORMAT_NUMBER: Final = 2
+"""The newest that this version reads."""
+
+PLAIN_FORMAT: Final = 1
+"""Of a repository in which nothing is signed or encrypted: versions that know of neither read it."""
 
 PAGE_BYTES: Final = 4096
 """In the format, whatever the machine's pages are."""
@@ -57,33 +77,45 @@ ROW: Final = struct.Struct("<32sIIIIB")
 it takes there, and its :class:`~iriscw.checkpoint.repository.model.ChunkCodec`. Little endian, without gaps."""
 
 ROWS_OF_LINE: Final = 2048
+BYTES_OF_LINE: Final = 96 << 10
+"""Of an encrypted manifest."""
 NAMES_OF_LINE: Final = 1024
 
 SOURCE_MANIFEST: Final = "manifest.jsonl"
 """The file that is the manifest of the tier which the checkpoint came from."""
 
+NO_KEYS: Final[Keys] = {}
+
 LineType = TypeVar("LineType")
 
 
-def written_contents(contents: Contents) -> bytes:
-    """Return the text of a manifest.
+def written_contents(contents: Contents, keys: Keys = NO_KEYS) -> bytes:
+    """Return the text of a manifest, encrypted if it says so.
 
     Raises:
         InvalidRecord: a line is larger than a record may be.
+        KeyMissing: its key is not among ``keys``.
     """
     packs = contents.packs
     numbers = {pack: number for number, pack in enumerate(packs)}
     begins = AttemptLine(
         contents.checkpoint, contents.attempt, contents.software, contents.stored_wall_ns, contents.added_bytes
     )
-    lines: list[Line] = [begins]
-    lines += [PacksLine(packs[at : at + NAMES_OF_LINE]) for at in range(0, len(packs), NAMES_OF_LINE)]
+    clear: list[Line] = [begins, *([KeyLine(contents.key)] if contents.key else [])]
+    clear += [PacksLine(packs[at : at + NAMES_OF_LINE]) for at in range(0, len(packs), NAMES_OF_LINE)]
+    lines: list[Line] = []
     for file in contents.files:
         lines.append(StoredFileLine(file.name, file.size_bytes))
         for at in range(0, len(file.chunks), ROWS_OF_LINE):
             rows = [_row(chunk, numbers) for chunk in file.chunks[at : at + ROWS_OF_LINE]]
             lines.append(ChunksLine(b"".join(rows)))
-    body = written(lines)
+    above, body = written(clear), written(lines)
+    if contents.key:
+        key = key_among(keys, contents.key, contents.checkpoint)
+        hidden = key.hide(Purpose.MANIFEST, contents.attempt, body, above)
+        parts = (hidden[at : at + BYTES_OF_LINE] for at in range(0, len(hidden), BYTES_OF_LINE))
+        body = written([BodyLine(part) for part in parts])
+    body = above + body
     return body + written([EndLine(hashlib.sha256(body).hexdigest())])
 
 
@@ -93,20 +125,66 @@ def _row(chunk: Chunk, numbers: dict[str, int]) -> bytes:
     return ROW.pack(chunk.digest, chunk.size_bytes, number, place.offset, place.stored_bytes, place.codec)
 
 
-def read_contents(data: bytes, checkpoint: str, attempt: str) -> Contents:
+def read_contents(data: bytes, checkpoint: str, attempt: str, keys: Keys = NO_KEYS) -> Contents:
     """Read the manifest of this attempt to store this checkpoint, and check all that can be without its packs.
+
+    Raises:
+        ArtifactRefused: it is none of ours, or damaged.
+        KeyMissing: it is encrypted, with a key that is not among ``keys``.
+    """
+    try:
+        return _contents(data, checkpoint, attempt, keys)
+    except _Refused as error:
+        raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: {error}") from error
+
+
+def read_packs(data: bytes, checkpoint: str, attempt: str) -> tuple[str, ...]:
+    """Return the packs that a manifest refers to, whether or not its key is here.
 
     Raises:
         ArtifactRefused: it is none of ours, or damaged.
     """
     try:
-        return _contents(list(_lines(data)), data, checkpoint, attempt)
+        begins, between = _between(data, checkpoint, attempt)
+        if not (between and isinstance(between[0], KeyLine)):
+            return _read(begins, between, "").packs
+        packs, _ = _halves(between)
+        _check_packs(packs)
+        return tuple(packs)
     except _Refused as error:
         raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: {error}") from error
 
 
-def _contents(lines: list[Line], data: bytes, checkpoint: str, attempt: str) -> Contents:
-    match lines:
+def _contents(data: bytes, checkpoint: str, attempt: str, keys: Keys) -> Contents:
+    begins, between = _between(data, checkpoint, attempt)
+    key = between[0].key if between and isinstance(between[0], KeyLine) else ""
+    if not KEY_ID.fullmatch(key):
+        return _read(begins, between, "")
+    packs, hidden = _halves(between)
+    above = data[: data.find(b'["repository.body"')]
+    try:
+        clear = key_among(keys, key, checkpoint).show(Purpose.MANIFEST, attempt, hidden, above)
+    except NotOurs as error:
+        raise _Refused(f"its manifest is not what was encrypted with the key {key}") from error
+    return _read(begins, [PacksLine(tuple(packs)), *_lines(clear)], key)
+
+
+def _halves(between: list[Line]) -> tuple[list[str], bytes]:
+    """Return what stands in an encrypted manifest: names of packs, and the encrypted bytes."""
+    packs: list[str] = []
+    hidden: list[bytes] = []
+    for line in between[1:]:
+        if isinstance(line, PacksLine) and not hidden:
+            packs += line.names
+        elif isinstance(line, BodyLine):
+            hidden.append(line.data)
+        else:
+            raise _Refused("the lines of its manifest are in another order")
+    return packs, b"".join(hidden)
+
+
+def _between(data: bytes, checkpoint: str, attempt: str) -> tuple[AttemptLine, list[Line]]:
+    match list(_lines(data)):
         case [AttemptLine() as begins, *between, EndLine() as end]:
             pass
         case _:
@@ -115,6 +193,10 @@ def _contents(lines: list[Line], data: bytes, checkpoint: str, attempt: str) -> 
         raise _Refused("its manifest was changed: its digest is another one")
     if (begins.checkpoint, begins.attempt) != (checkpoint, attempt):
         raise _Refused(f"its manifest is that of {begins.checkpoint[:80]!r}, attempt {begins.attempt[:80]!r}")
+    return begins, between
+
+
+def _read(begins: AttemptLine, between: list[Line], key: str) -> Contents:
     packs: list[str] = []
     files: dict[str, tuple[int, list[Chunk]]] = {}
     last = ""
@@ -127,7 +209,7 @@ def _contents(lines: list[Line], data: bytes, checkpoint: str, attempt: str) -> 
                     raise _Refused(f"it names a file {line.name[:80]!r} twice, or that is not a plain name")
                 last, files[line.name] = line.name, (line.size_bytes, [])
             case ChunksLine() if last:
-                files[last][1].extend(_chunks(line.rows, packs))
+                files[last][1].extend(_chunks(line.rows, packs, MORE_BYTES if key else 0))
             case _:
                 raise _Refused("the lines of its manifest are in another order")
     _check_packs(packs)
@@ -140,10 +222,11 @@ def _contents(lines: list[Line], data: bytes, checkpoint: str, attempt: str) -> 
         stored_wall_ns=begins.stored_wall_ns,
         added_bytes=begins.added_bytes,
         files=found,
+        key=key,
     )
 
 
-def _chunks(rows: bytes, packs: list[str]) -> Iterator[Chunk]:
+def _chunks(rows: bytes, packs: list[str], more: int) -> Iterator[Chunk]:
     if not rows or len(rows) % ROW.size:
         raise _Refused("a line of chunks is cut off")
     for digest, size, number, offset, stored, code in ROW.iter_unpack(rows):
@@ -156,8 +239,8 @@ def _chunks(rows: bytes, packs: list[str]) -> Iterator[Chunk]:
         if codec is ChunkCodec.ZEROS:
             fits, pack = (number, offset, stored) == (0, 0, 0), ""
         else:
-            fits = number < len(packs) and 0 < stored <= _most_stored(codec, size)
-            fits = fits and (codec is not ChunkCodec.RAW or stored == size)
+            fits = number < len(packs) and more < stored <= more + _most_stored(codec, size)
+            fits = fits and (codec is not ChunkCodec.RAW or stored == more + size)
             pack = packs[number] if fits else ""
         if not fits:
             raise _Refused(f"a chunk that takes {stored} bytes in pack {number} of {len(packs)}")
@@ -185,36 +268,82 @@ def _check_files(files: dict[str, tuple[int, list[Chunk]]]) -> None:
             raise _Refused(f"the chunks of {name} are not the {size} bytes that it has")
 
 
-def written_head(head: CheckpointHead) -> bytes:
-    """Return the content of a head."""
-    body = written([HeadLine(*attrs.astuple(head))])
+def head_lines(head: CheckpointHead, key: RepositoryKey | None = None) -> bytes:
+    """Return the lines of a head that a signature is of; with a key, what only names and describes is encrypted."""
+    whole = written([HeadLine(*attrs.astuple(head))])
+    if key is None:
+        return whole
+    clear = written([HeadLine(*attrs.astuple(_undescribed(head)))])
+    return clear + written([HiddenLine(key.key, key.hide(Purpose.HEAD, head.attempt, whole, clear))])
+
+
+def _undescribed(head: CheckpointHead) -> CheckpointHead:
+    return attrs.evolve(head, program="", source="")
+
+
+def written_head(lines: bytes, signatures: Sequence[HeadSignature] = ()) -> bytes:
+    """Return the content of a head of these lines."""
+    body = lines + written([SignatureLine(each.key, each.signature) for each in signatures])
     return body + written([EndLine(hashlib.sha256(body).hexdigest())])
 
 
-def read_head(data: bytes, checkpoint: str) -> CheckpointHead:
-    """Read the head of this checkpoint.
+def read_head(data: bytes, checkpoint: str, keys: Keys = NO_KEYS) -> SignedHead:
+    """Read the head of this checkpoint. Its signatures are not looked at.
 
     Raises:
         ArtifactRefused: it is none of ours, or damaged.
     """
     try:
-        head = _sealed_head(data)
+        found = _sealed_head(data, keys)
     except _Refused as error:
         raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: its head {error}") from error
-    if head.checkpoint != checkpoint:
-        raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: its head is that of {head.checkpoint[:80]}")
-    return head
+    if found.head.checkpoint != checkpoint:
+        other = found.head.checkpoint[:80]
+        raise ArtifactRefused(f"checkpoint {checkpoint} in the repository: its head is that of {other}")
+    return found
 
 
-def _sealed_head(data: bytes) -> CheckpointHead:
+def _sealed_head(data: bytes, keys: Keys) -> SignedHead:
+    hidden: HiddenLine | None = None
     match list(_lines(data)):
-        case [HeadLine() as line, EndLine() as end]:
+        case [HeadLine() as line, HiddenLine() as hidden, *others, EndLine() as end]:
+            pass
+        case [HeadLine() as line, *others, EndLine() as end]:
             pass
         case _:
             raise _Refused("is none of ours")
     if hashlib.sha256(data[: data[:-1].rfind(b"\n") + 1]).hexdigest() != end.digest:
         raise _Refused("was changed: its digest is another one")
-    return _head(line)
+    if len(others) > MAX_SIGNATURES:
+        raise _Refused(f"has {len(others)} signatures")
+    signatures = tuple(_signature(each) for each in others)
+    clear = data[: data.index(b"\n") + 1]
+    if hidden is not None and not KEY_ID.fullmatch(hidden.key):
+        raise _Refused(f"is encrypted with a key {hidden.key[:80]!r}")
+    if hidden is None:
+        return SignedHead(_head(line), clear, signatures)
+    lines = data[: data.index(b"\n", len(clear)) + 1]
+    return SignedHead(_described(line, hidden, clear, keys), lines, signatures, hidden.key)
+
+
+def _described(line: HeadLine, hidden: HiddenLine, clear: bytes, keys: Keys) -> CheckpointHead:
+    """Return a head with what is encrypted of it, as far as its key is here."""
+    head = _head(line)
+    if hidden.key not in keys:
+        return head
+    try:
+        whole = _head(_sole(keys[hidden.key].show(Purpose.HEAD, head.attempt, hidden.data, clear), HeadLine))
+    except NotOurs as error:
+        raise _Refused(f"is not what was encrypted with the key {hidden.key}") from error
+    if _undescribed(whole) != head:
+        raise _Refused("is encrypted as another one")
+    return whole
+
+
+def _signature(line: Line) -> HeadSignature:
+    if not isinstance(line, SignatureLine) or not KEY_ID.fullmatch(line.key) or len(line.signature) != SIGNATURE_BYTES:
+        raise _Refused("has a line that is no signature")
+    return HeadSignature(line.key, line.signature)
 
 
 def _head(line: HeadLine) -> CheckpointHead:
@@ -264,13 +393,13 @@ def read_tomb(data: bytes, key: str, etag: str) -> Tomb:
     return Tomb(key, line.token, line.made_wall_ns, line.removing, etag)
 
 
-def written_format() -> bytes:
-    """Return what a repository of this version says of itself."""
-    return written([FormatLine(FORMAT_NUMBER)])
+def written_format(number: int) -> bytes:
+    """Return what a repository of this format says of itself."""
+    return written([FormatLine(number)])
 
 
-def check_format(data: bytes) -> None:
-    """Refuse a repository of a newer version, and what is not one.
+def read_format(data: bytes) -> int:
+    """Return the format of a repository; refuse one of a newer version, and what is not one.
 
     Raises:
         ArtifactRefused: it is such a one.
@@ -281,6 +410,7 @@ def check_format(data: bytes) -> None:
         raise ArtifactRefused(f"what lies there is not a repository of checkpoints: its format {error}") from error
     if not 1 <= number <= FORMAT_NUMBER:
         raise ArtifactRefused(f"the repository has format {number}, and this version reads up to {FORMAT_NUMBER}")
+    return number
 
 
 class _Refused(ValueError):

@@ -31,6 +31,7 @@ DAMAGED: Final = "damaged/"
 
 ATTEMPT: Final = re.compile(r"[0-9a-f]{24}")
 """96 random bits."""
+KEY_ID: Final = re.compile(r"[0-9a-f]{32}")
 PACK: Final = re.compile(r"([0-9a-f]{24})-[0-9]{1,8}")
 
 

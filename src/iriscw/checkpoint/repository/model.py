@@ -65,6 +65,8 @@ class Contents:
     added_bytes: int
     """Of packs that this attempt wrote."""
     files: tuple[StoredFile, ...]
+    key: str = ""
+    """The id of the key that its files, and all its chunks, are encrypted with; empty: they are not."""
 
     @property
     def packs(self) -> tuple[str, ...]:
@@ -102,6 +104,28 @@ class CheckpointHead:
     too long for that."""
     begun_wall_ns: int = 0
     """When the attempt began; 0: it has ended, and the checkpoint can be seen."""
+
+
+@attrs.frozen
+class HeadSignature:
+    """Who answers for a head, and so for the manifest that it names and all content below."""
+
+    key: str
+    """The id of the public key, as :func:`iriscw.checkpoint.repository.signatures.public_key_id` gives it."""
+    signature: bytes
+
+
+@attrs.frozen
+class SignedHead:
+    """A head as it was read, with what signatures are of."""
+
+    head: CheckpointHead
+    lines: bytes
+    """The bytes of its lines before the signatures, as they stand in the object."""
+    signatures: tuple[HeadSignature, ...]
+    key: str = ""
+    """The id of the key that a part of it is encrypted with, and the checkpoint; empty: it is not. Where the key is not
+    here, the head has neither ``program`` nor ``source``."""
 
 
 @attrs.frozen

@@ -3,7 +3,7 @@
 A manifest of a repository is a text of lines. ``repository.attempt`` says whose it is, ``repository.packs`` names
 packs, each ``repository.file`` begins a file, ``repository.chunks`` has chunks of the file before it, and
 ``repository.end`` has the digest of all lines before it. The other lines are objects of their own; a head has an
-end, too.
+end, too, and between the two what is encrypted of it, and what it is signed with.
 """
 
 from __future__ import annotations
@@ -84,6 +84,40 @@ class HeadLine:
     begun_wall_ns: int
 
 
+@record("repository.key")
+@message
+class KeyLine:
+    """Which key the manifest is encrypted with; see :mod:`iriscw.checkpoint.repository.hiding`."""
+
+    key: str
+
+
+@record("repository.body")
+@message
+class BodyLine:
+    """The next bytes of an encrypted manifest: the lines of files and chunks."""
+
+    data: bytes
+
+
+@record("repository.hidden")
+@message
+class HiddenLine:
+    """The line of a head as a whole, encrypted; the line before it lacks what is only here."""
+
+    key: str
+    data: bytes
+
+
+@record("repository.signature")
+@message
+class SignatureLine:
+    """A signature of the lines of a head before all signatures."""
+
+    key: str
+    signature: bytes
+
+
 @record("repository.tomb")
 @message
 class TombLine:
@@ -94,7 +128,20 @@ class TombLine:
     removing: bool
 
 
-Line = FormatLine | AttemptLine | PacksLine | StoredFileLine | ChunksLine | EndLine | HeadLine | TombLine
+Line = (
+    FormatLine
+    | AttemptLine
+    | KeyLine
+    | PacksLine
+    | BodyLine
+    | StoredFileLine
+    | ChunksLine
+    | EndLine
+    | HeadLine
+    | HiddenLine
+    | SignatureLine
+    | TombLine
+)
 
 
 def written(lines: Sequence[Line]) -> bytes:

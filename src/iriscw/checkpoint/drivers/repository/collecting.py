@@ -18,7 +18,7 @@ import anyio.to_thread
 from iriscw.checkpoint.drivers.repository.groups import unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
 from iriscw.checkpoint.model import Collected
-from iriscw.checkpoint.repository.contents import MAX_STORED_MANIFEST_BYTES, read_contents
+from iriscw.checkpoint.repository.contents import MAX_STORED_MANIFEST_BYTES, read_packs
 from iriscw.checkpoint.repository.keys import (
     HEADS,
     MANIFESTS,
@@ -75,7 +75,7 @@ async def _marked(objects: RepositoryObjects) -> StoredObjects:
                 data = await objects.read(manifest_key(checkpoint, attempt), MAX_STORED_MANIFEST_BYTES)
             except ObjectNotFound:  # it is not written yet, or was removed meanwhile
                 continue
-            referred.update(dict.fromkeys(await anyio.to_thread.run_sync(_packs, data, checkpoint, attempt)))
+            referred.update(dict.fromkeys(await anyio.to_thread.run_sync(read_packs, data, checkpoint, attempt)))
 
     async with unwrapped(), anyio.create_task_group() as tasks:
         for _ in range(READINGS):
@@ -83,10 +83,6 @@ async def _marked(objects: RepositoryObjects) -> StoredObjects:
     sizes = {info.key: info.size_bytes async for info in objects.keys(MANIFESTS) if named_manifest(info.key)[0]}
     packs = {info.key: info.size_bytes async for info in objects.keys(PACKS) if named_pack(info.key)}
     return StoredObjects(shown, begun, sizes, packs, referred)
-
-
-def _packs(manifest: bytes, checkpoint: str, attempt: str) -> tuple[str, ...]:
-    return read_contents(manifest, checkpoint, attempt).packs
 
 
 async def _carried_out(objects: RepositoryObjects, marked: StoredObjects, plan: Plan) -> Collected:

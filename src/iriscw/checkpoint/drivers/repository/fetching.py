@@ -150,7 +150,8 @@ class _Reading:
     def _take(self, read: PackRead, data: memoryview) -> None:
         for chunk, targets in read.chunks:
             first = chunk.place.offset - read.start
-            stored = data[first : first + chunk.place.stored_bytes]
+            hidden = data[first : first + chunk.place.stored_bytes]
+            stored = self.objects.protection.shown(self.contents.key, chunk, hidden)
             self.write(decoded(chunk, stored, compare=self.compare), targets)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -12,11 +13,15 @@ import anyio.to_thread
 import attrs
 
 from iriscw._errors import OperationError
+from iriscw.checkpoint.drivers.repository.protection import PLAIN, Protection
 from iriscw.checkpoint.repository.contents import (
+    FORMAT_NUMBER,
     MAX_SMALL_BYTES,
     MAX_STORED_MANIFEST_BYTES,
-    check_format,
+    PLAIN_FORMAT,
+    head_lines,
     read_contents,
+    read_format,
     read_head,
     read_heads,
     read_tomb,
@@ -40,7 +45,7 @@ from iriscw.checkpoint.repository.keys import (
     named_pack,
     tomb_key,
 )
-from iriscw.checkpoint.repository.model import CheckpointHead, Contents, Tomb
+from iriscw.checkpoint.repository.model import CheckpointHead, Contents, SignedHead, Tomb
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
 from iriscw.objects.ports import (
     Condition,
@@ -70,6 +75,7 @@ class RepositoryObjects:
     """The small objects of one repository."""
 
     store: ObjectStore
+    protection: Protection = PLAIN
     _known_format: bool = attrs.field(default=False, init=False)
 
     async def begin(self) -> None:
@@ -78,16 +84,16 @@ class RepositoryObjects:
         Raises:
             ArtifactRefused: it is such a one, or something else lies there.
         """
-        if self._known_format:
-            return
-        try:
-            check_format(await self.read(FORMAT, MAX_SMALL_BYTES))
-        except ObjectNotFound:
-            try:
-                await self.store.put(FORMAT, written_format(), condition=IfAbsent())
-            except ObjectExists:
-                check_format(await self.read(FORMAT, MAX_SMALL_BYTES))
-        self._known_format = True
+        wanted = PLAIN_FORMAT if self.protection.stores_plain else FORMAT_NUMBER
+        while not self._known_format:
+            condition: Condition = IfAbsent()
+            with contextlib.suppress(ObjectNotFound):
+                data, info = await self.read_with_info(FORMAT, MAX_SMALL_BYTES)
+                condition = IfMatch(info.etag)
+                self._known_format = read_format(data) >= wanted
+            if not self._known_format:  # somebody else may write it meanwhile, so it is read again
+                with contextlib.suppress(ObjectExists, ObjectChanged):
+                    await self.store.put(FORMAT, written_format(wanted), condition=condition)
 
     async def looked_at(self) -> bool:
         """Whether there is a repository at all, of a version that can be read.
@@ -96,7 +102,7 @@ class RepositoryObjects:
             ArtifactRefused: it is of a newer version, or something else lies there.
         """
         try:
-            check_format(await self.read(FORMAT, MAX_SMALL_BYTES))
+            read_format(await self.read(FORMAT, MAX_SMALL_BYTES))
         except ObjectNotFound:
             return False
         return True
@@ -129,21 +135,34 @@ class RepositoryObjects:
     # Heads and manifests
 
     async def shown(self, checkpoint: str) -> tuple[CheckpointHead, str] | None:
-        """Return the head of a checkpoint that can be seen, as :meth:`head` does."""
-        found = await self.head(checkpoint)
-        return None if found is None or found[0].begun_wall_ns else found
+        """Return the head of a checkpoint that can be seen, as :meth:`head` does, if this machine accepts it.
+
+        Raises:
+            ArtifactRefused: it is none of ours, or damaged.
+            SignatureMissing, SignatureWrong: no key that this machine trusts has signed it.
+        """
+        found = await self.signed_head(checkpoint)
+        if found is None or found[0].head.begun_wall_ns:
+            return None
+        self.protection.check_head(found[0])
+        return found[0].head, found[1]
 
     async def head(self, checkpoint: str) -> tuple[CheckpointHead, str] | None:
-        """Return the head of a checkpoint with its etag; None if there certainly is none.
+        """Return the head of a checkpoint with its etag, whoever signed it; None if there certainly is none.
 
         Raises:
             ArtifactRefused: it is none of ours, or damaged.
         """
+        found = await self.signed_head(checkpoint)
+        return None if found is None else (found[0].head, found[1])
+
+    async def signed_head(self, checkpoint: str) -> tuple[SignedHead, str] | None:
+        """Return a head as :meth:`head` does, with its signatures and its key."""
         try:
             data, info = await self.read_with_info(head_key(checkpoint), MAX_SMALL_BYTES)
         except ObjectNotFound:
             return None
-        return read_head(data, checkpoint), info.etag
+        return read_head(data, checkpoint, self.protection.keys), info.etag
 
     async def contents(self, head: CheckpointHead) -> Contents:
         """Return what a head names.
@@ -151,6 +170,7 @@ class RepositoryObjects:
         Raises:
             ArtifactUnknown: it is not there: the checkpoint was removed a moment ago.
             ArtifactRefused: it is none of ours, damaged, or gone although the checkpoint is there.
+            KeyMissing: it is encrypted, and its key is not here.
         """
         key = manifest_key(head.checkpoint, head.attempt)
         try:
@@ -165,15 +185,42 @@ class RepositoryObjects:
         if hashlib.sha256(data).hexdigest() != head.digest:
             raise ArtifactRefused(f"checkpoint {head.checkpoint} in the repository: its manifest is another one")
         # In a thread, as all that takes seconds if it is long.
-        return await anyio.to_thread.run_sync(read_contents, data, head.checkpoint, head.attempt)
+        return await anyio.to_thread.run_sync(read_contents, data, head.checkpoint, head.attempt, self.protection.keys)
 
-    async def write_head(self, head: CheckpointHead, condition: Condition) -> str:
-        """Write the head of a checkpoint, and return its etag.
+    async def contents_of_relative(self, head: CheckpointHead) -> Contents:
+        """Return what a head of the list of recent ones names; raises as :meth:`contents`.
+
+        Raises:
+            SignatureMissing, SignatureWrong: the checkpoint is not signed; in the list no head is.
+        """
+        if self.protection.trusted:
+            found = await self.shown(head.checkpoint)
+            if found is None:
+                raise ArtifactUnknown(f"checkpoint {head.checkpoint} was removed from the repository")
+            head = found[0]
+        return await self.contents(head)
+
+    async def write_head(self, head: CheckpointHead, condition: Condition, key: str = "") -> str:
+        """Write the head of a checkpoint, signed if it can be seen and this machine signs; return its etag.
+
+        ``key`` is the id of the key that the checkpoint is encrypted with.
 
         Raises:
             ObjectExists, ObjectChanged: the condition does not hold.
         """
-        return (await self.store.put(head_key(head.checkpoint), written_head(head), condition=condition)).etag
+        lines = head_lines(head, self.protection.keys[key] if key else None)
+        signatures = () if head.begun_wall_ns else self.protection.signatures(lines)
+        data = written_head(lines, signatures)
+        return (await self.store.put(head_key(head.checkpoint), data, condition=condition)).etag
+
+    async def sign_head(self, found: SignedHead, condition: Condition) -> None:
+        """Write a head as it is, with this machine's signature beside those that it has.
+
+        Raises:
+            ObjectChanged: the condition does not hold.
+        """
+        data = written_head(found.lines, self.protection.signatures(found.lines, found.signatures))
+        await self.store.put(head_key(found.head.checkpoint), data, condition=condition)
 
     async def checkpoints(self) -> list[str]:
         """Return all checkpoints that have a head."""

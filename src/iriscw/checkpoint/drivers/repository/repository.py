@@ -13,6 +13,7 @@ from iriscw.checkpoint.drivers.repository.cutting import PageCuts
 from iriscw.checkpoint.drivers.repository.fetching import fetch_files, source_manifest, verify_files
 from iriscw.checkpoint.drivers.repository.groups import unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects
+from iriscw.checkpoint.drivers.repository.protection import PLAIN, Protection
 from iriscw.checkpoint.drivers.repository.storing import Storing
 from iriscw.checkpoint.manifest import open_manifest, open_summary, summary_of
 from iriscw.checkpoint.model import Collected, StoredCheckpoint
@@ -36,14 +37,16 @@ class ObjectRepository:
         place: its URL without secrets, for people.
         page_cuts: says where to cut files of pages.
         name: what users call it.
+        protection: the keys of this machine.
     """
 
     bucket: ObjectStore
     place: str
     page_cuts: PageCuts
     name: str = "repository"
+    protection: Protection = PLAIN
     objects: RepositoryObjects = attrs.field(
-        init=False, default=attrs.Factory(lambda self: RepositoryObjects(self.bucket), takes_self=True)
+        init=False, default=attrs.Factory(lambda self: RepositoryObjects(self.bucket, self.protection), takes_self=True)
     )
 
     async def store(self, artifact: str, images: Path, manifest: bytes, report: Report) -> StoredCheckpoint:
@@ -100,7 +103,7 @@ class ObjectRepository:
             return None
         head, manifest, trouble = shown[0], None, ""
         try:
-            if head.source:
+            if head.source:  # one that is encrypted has none where its key is not here, which shown() refuses
                 manifest = open_summary(head.source.encode(), checkpoint)
             else:
                 data = await source_manifest(self.objects, await self.objects.contents(head))

@@ -39,6 +39,7 @@ from iriscw.checkpoint.drivers.repository.cutting import (
     Batch,
     Cut,
     PageCuts,
+    Taken,
     batches,
     cut_of,
     cuts_in,
@@ -48,7 +49,7 @@ from iriscw.checkpoint.drivers.repository.groups import unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects, new_token
 from iriscw.checkpoint.drivers.repository.packing import Packing
 from iriscw.checkpoint.manifest import open_manifest, summary_of
-from iriscw.checkpoint.model import Manifest, StoredCheckpoint
+from iriscw.checkpoint.model import KeyMissing, Manifest, StoredCheckpoint
 from iriscw.checkpoint.repository.contents import (
     MAX_SOURCE_CHARS,
     MAX_STORED_MANIFEST_BYTES,
@@ -58,7 +59,15 @@ from iriscw.checkpoint.repository.contents import (
     written_contents,
 )
 from iriscw.checkpoint.repository.keys import PACKS, manifest_key, named_pack, pack_key, packs_of
-from iriscw.checkpoint.repository.model import CheckpointHead, Chunk, ChunkCodec, ChunkPlace, Contents, StoredFile
+from iriscw.checkpoint.repository.model import (
+    CheckpointHead,
+    Chunk,
+    ChunkCodec,
+    ChunkPlace,
+    Contents,
+    SignedHead,
+    StoredFile,
+)
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, Progress
 from iriscw.freeze.ports import Report
 from iriscw.objects.ports import Condition, Data, IfAbsent, IfMatch, ObjectChanged, ObjectExists
@@ -88,6 +97,15 @@ class StoringDisturbed(OperationError):
     retryable = True
 
 
+@attrs.frozen
+class _There:
+    """A checkpoint that another call has stored, as it was read."""
+
+    contents: Contents
+    found: SignedHead
+    etag: str
+
+
 @attrs.define(eq=False)
 class Storing:
     """One attempt to store one checkpoint."""
@@ -111,15 +129,18 @@ class Storing:
     async def run(self) -> StoredCheckpoint:
         """Store it; see :meth:`iriscw.checkpoint.ports.Repository.store`."""
         source = open_manifest(self.manifest, self.artifact)
+        self.objects.protection.check_stores()
         await self.objects.begin()
         await self._learn(source)
         for _ in range(ATTEMPTS):
             there = await self._begin()
             if there is not None:
-                return self._same(there, source)
+                self._check_same(there.contents)
+                if await self._signed(there, source):
+                    return _stored(there.contents, source)
             files = await self._files(source)
-            contents = Contents(self.artifact, self.attempt, __version__, time.time_ns(), self._added, files)
-            text = await anyio.to_thread.run_sync(written_contents, contents)
+            contents = Contents(self.artifact, self.attempt, __version__, time.time_ns(), self._added, files, self._key)
+            text = await anyio.to_thread.run_sync(written_contents, contents, self.objects.protection.keys)
             if len(text) > MAX_STORED_MANIFEST_BYTES:
                 raise ArtifactRefused(f"checkpoint {self.artifact} has a manifest of {len(text)} bytes")
             await self._put(manifest_key(self.artifact, self.attempt), text)
@@ -131,23 +152,36 @@ class Storing:
             self.attempt = new_token()
         raise StoringDisturbed(f"checkpoint {self.artifact} was not stored: others disturbed it {ATTEMPTS} times")
 
-    async def _begin(self) -> Contents | None:
+    @property
+    def _key(self) -> str:
+        """Return the id of the key that this attempt encrypts with; empty: it does not encrypt."""
+        own = self.objects.protection.own
+        return own.key if own is not None else ""
+
+    async def _begin(self) -> _There | None:
         """Say that this attempt begins; or return what the checkpoint is already, if that is whole as far as is known.
 
         An attempt that has not ended is taken over: whoever made it has died, or begins anew. So is a checkpoint that
-        cannot be read, or in whose packs damage was found: then it is stored again.
+        cannot be read, or in whose packs damage was found: then it is stored again. So is one that is not encrypted
+        with the key that it is to be encrypted with.
         """
-        found = await self.objects.head(self.artifact)
-        if found is not None and not found[0].begun_wall_ns:
+        found = await self.objects.signed_head(self.artifact)
+        if found is not None and not found[0].head.begun_wall_ns:
             try:
-                there = await self.objects.contents(found[0])
+                there = await self.objects.contents(found[0].head)
+            except KeyMissing:  # it may be whole
+                raise
             except ArtifactRefused as error:
                 log.warning("checkpoint %s is stored again: %s", self.artifact, error)
             else:
                 damaged = await self.objects.damaged()
-                if not any(pack in damaged for pack in there.packs):
-                    return there
-                log.warning("checkpoint %s is stored again: damage was found in what it refers to", self.artifact)
+                if any(pack in damaged for pack in there.packs):
+                    log.warning("checkpoint %s is stored again: damage was found in what it refers to", self.artifact)
+                elif self._key in ("", there.key):
+                    return _There(there, *found)
+                else:
+                    self._check_same(there)
+                    log.warning("checkpoint %s is stored again, encrypted with the key %s", self.artifact, self._key)
         try:
             await self._write_begun(IfAbsent() if found is None else IfMatch(found[1]))
         except (ObjectExists, ObjectChanged) as error:
@@ -167,8 +201,8 @@ class Storing:
             except ObjectChanged:  # it was given up or taken over, which the end finds out
                 self._renewed_at = anyio.current_time()
 
-    def _same(self, contents: Contents, source: Manifest) -> StoredCheckpoint:
-        """Return what another call has stored, if that is the same.
+    def _check_same(self, contents: Contents) -> None:
+        """Refuse what another call has stored, if that is not the same.
 
         Raises:
             CheckpointTaken: it is not.
@@ -177,20 +211,21 @@ class Storing:
         digests = [(chunk.digest, chunk.size_bytes) for chunk in held.chunks]
         if digests != [(hashlib.sha256(piece).digest(), len(piece)) for piece in _windows(self.manifest)]:
             raise CheckpointTaken(f"the repository has another checkpoint {self.artifact}")
-        return _stored(contents, source)
 
     async def _learn(self, source: Manifest) -> None:
         """Read what recent checkpoints have, first those of the same program."""
         heads, _ = await self.objects.recent()
         damaged = await self.objects.damaged()
-        program = _program(source)
+        program = self.objects.protection.program(_program(source))
         for head in sorted(heads, key=lambda each: each.program != program)[:RELATIVES]:
             try:
-                contents = await self.objects.contents(head)
+                contents = await self.objects.contents_of_relative(head)
             except ArtifactRefused as error:
                 log.warning("nothing is shared with checkpoint %s: %s", head.checkpoint, error)
                 continue
             except ArtifactUnknown:  # it was removed
+                continue
+            if contents.key != self._key:  # what is encrypted is read with the key of its checkpoint
                 continue
             for chunk in (chunk for file in contents.files for chunk in file.chunks):
                 if len(self._places) >= MAX_KNOWN:
@@ -247,8 +282,7 @@ class Storing:
             largest = max((each.size_bytes for each in work), default=0)
             buffer = await anyio.to_thread.run_sync(bytearray, min(BATCH_BYTES, largest))
             for number, batch in waiting:
-                known = self._places.__contains__
-                taken = await anyio.to_thread.run_sync(read_batch, folder, batch, buffer, made, known)
+                taken = await anyio.to_thread.run_sync(self._read, folder, batch, buffer, made)
                 await turns[number].wait()
                 pieces[batch.file] += taken.digest
                 await take(taken.cuts, chunks[batch.file])
@@ -263,9 +297,17 @@ class Storing:
                     workers.start_soon(work_off)
             self._compare(source, made, pieces)
             chunks[SOURCE_MANIFEST] = []
-            cuts = await anyio.to_thread.run_sync(lambda: [cut_of(piece) for piece in _windows(self.manifest)])
+            windows = _windows(self.manifest)
+            cuts = await anyio.to_thread.run_sync(lambda: [self._hidden(cut_of(piece)) for piece in windows])
             await take(cuts, chunks[SOURCE_MANIFEST])
             await packing.finish()
+
+    def _read(self, folder: int, batch: Batch, buffer: bytearray, made: Callable[[], Digest]) -> Taken:
+        taken = read_batch(folder, batch, buffer, made, self._places.__contains__)
+        return attrs.evolve(taken, cuts=tuple(self._hidden(cut) for cut in taken.cuts))
+
+    def _hidden(self, cut: Cut) -> Cut:
+        return self.objects.protection.hidden(cut, self.attempt)
 
     def _compare(self, source: Manifest, made: Callable[[], Digest], pieces: Mapping[str, bytes | bytearray]) -> None:
         for file in source.files:
@@ -313,26 +355,72 @@ class Storing:
 
     async def _shown(self, contents: Contents, text: bytes, source: Manifest) -> bool:
         """Make the checkpoint visible; False: a collection has given this attempt up, or another call took it over."""
+        head = self._head(contents, hashlib.sha256(text).hexdigest(), source)
+        try:
+            await self.objects.write_head(head, IfMatch(self._etag), contents.key)
+        except ObjectChanged:
+            return False
+        try:
+            program = self.objects.protection.program(head.program)
+            await self.objects.add_recent(attrs.evolve(head, program=program, source=""))
+        except OperationError as error:  # it is stored all the same, and others share less with it
+            log.warning("checkpoint %s is not in the list of recent ones: %s", self.artifact, error)
+        return True
+
+    def _head(self, contents: Contents, digest: str, source: Manifest) -> CheckpointHead:
         lines = summary_of(self.manifest).decode("ascii")
-        head = CheckpointHead(
+        return CheckpointHead(
             checkpoint=self.artifact,
             attempt=contents.attempt,
-            digest=hashlib.sha256(text).hexdigest(),
+            digest=digest,
             size_bytes=sum(file.size_bytes for file in source.files),
             stored_bytes=contents.stored_bytes,
             added_bytes=contents.added_bytes,
             program=_program(source),
             source=lines if len(lines) <= MAX_SOURCE_CHARS else "",
         )
+
+    async def _signed(self, there: _There, source: Manifest) -> bool:
+        """Sign what another call has stored, if it is what this machine has: all its files are read and compared.
+
+        Returns:
+            Whether it is signed. If not, its chunks are others than this machine cuts, and this attempt has begun.
+
+        Raises:
+            StoringDisturbed: it was removed or changed meanwhile.
+        """
+        if self.objects.protection.has_signed(there.found):
+            return True
+        condition = IfMatch(there.etag)
         try:
-            await self.objects.write_head(head, IfMatch(self._etag))
-        except ObjectChanged:
-            return False
-        try:
-            await self.objects.add_recent(attrs.evolve(head, source=""))
-        except OperationError as error:  # it is stored all the same, and others share less with it
-            log.warning("checkpoint %s is not in the list of recent ones: %s", self.artifact, error)
+            if not await self._has_same_files(there.contents, source):
+                log.warning("checkpoint %s is stored again: what is there is not what is here", self.artifact)
+                await self._write_begun(condition)
+                return False
+            head = self._head(there.contents, there.found.head.digest, source)
+            if head == there.found.head:
+                await self.objects.sign_head(there.found, condition)
+            else:
+                await self.objects.write_head(head, condition, there.contents.key)
+        except ObjectChanged as error:
+            raise StoringDisturbed(f"checkpoint {self.artifact} was changed while it was signed") from error
         return True
+
+    async def _has_same_files(self, there: Contents, source: Manifest) -> bool:
+        """Whether contents are made of the very chunks that this machine makes of its files: then none is stored."""
+        known = self._places
+        chunks = (chunk for file in there.files for chunk in file.chunks)
+        self._places = {**known, **{chunk.digest: chunk.place for chunk in chunks}}
+        self._renewed_at = anyio.current_time()  # no head says that this attempt has begun
+        files = await self._files(source)
+        if _digests(files) == _digests(there.files):
+            return True
+        self._places, self.attempt = known, new_token()
+        return False
+
+
+def _digests(files: Sequence[StoredFile]) -> dict[str, list[tuple[bytes, int]]]:
+    return {file.name: [(chunk.digest, chunk.size_bytes) for chunk in file.chunks] for file in files}
 
 
 def _windows(data: bytes) -> list[bytes]:
