@@ -61,7 +61,7 @@ class Cut:
 
 
 @attrs.frozen
-class Taken:
+class BatchRead:
     """What a thread has read. What is stored of its chunks may be views of the thread's buffer."""
 
     cuts: tuple[Cut, ...]
@@ -107,7 +107,7 @@ def cut_of(piece: bytes) -> Cut:
 
 def read_batch(
     folder: int, batch: Batch, buffer: bytearray, made: Callable[[], Digest], known: Callable[[bytes], bool]
-) -> Taken:
+) -> BatchRead:
     """Read a batch of an open folder's file into a buffer; what ``known`` knows by its digest is not encoded.
 
     Args:
@@ -136,7 +136,7 @@ def read_batch(
             at = border
     finally:
         os.close(descriptor)
-    return Taken(tuple(cuts), whole.digest())
+    return BatchRead(tuple(cuts), whole.digest())
 
 
 def _read(descriptor: int, name: str, into: memoryview, at: int) -> None:
