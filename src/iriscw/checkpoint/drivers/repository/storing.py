@@ -37,9 +37,9 @@ from iriscw.checkpoint.drivers.digests import Digest, digest_of, digest_of_piece
 from iriscw.checkpoint.drivers.repository.cutting import (
     BATCH_BYTES,
     Batch,
+    BatchRead,
     Cut,
     PageCuts,
-    Taken,
     batches,
     cut_of,
     cuts_in,
@@ -302,7 +302,7 @@ class Storing:
             await take(cuts, chunks[SOURCE_MANIFEST])
             await packing.finish()
 
-    def _read(self, folder: int, batch: Batch, buffer: bytearray, made: Callable[[], Digest]) -> Taken:
+    def _read(self, folder: int, batch: Batch, buffer: bytearray, made: Callable[[], Digest]) -> BatchRead:
         taken = read_batch(folder, batch, buffer, made, self._places.__contains__)
         return attrs.evolve(taken, cuts=tuple(self._hidden(cut) for cut in taken.cuts))
 
