@@ -62,8 +62,8 @@ async def first_line(job):
 class AgentProcess:
     """``iriscw agent serve`` with a controller, as often as it is started."""
 
-    def __init__(self, folder, token, node=NODE):
-        self.folder, self.node = folder, node
+    def __init__(self, folder, token, node=NODE, environment=None):
+        self.folder, self.node, self.environment = folder, node, environment or {}
         self.folder.mkdir()
         self.token = folder / "token"
         self.token.write_text(token)
@@ -84,7 +84,7 @@ class AgentProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=err,
-                env={**os.environ},
+                env={**os.environ, **self.environment},
             )
 
     def said(self):

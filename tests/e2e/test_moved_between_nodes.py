@@ -1,0 +1,128 @@
+"""A job's task is suspended on one node and goes on on another: two agents with one repository, and the real CRIU.
+
+The nodes are two names on this machine: each has an agent with a state folder and a tier "ram" of its own, and workers
+that say its name. What the first node has of the task is removed before it goes on: its agent and its folders.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for test_node_agents
+sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))  # for real_trees
+
+from kill_cluster import ControllerProcess, write_config
+from real_trees import why_not
+from test_moved_tasks import only_task, submit, until
+from test_node_agents import PATIENCE_S, AgentProcess, until_node
+
+pytestmark = [pytest.mark.slow, pytest.mark.anyio]
+
+
+class Nodes:
+    """A controller whose new workers are all on one node, and an agent for each node."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.agents = []
+        (folder / "c").mkdir()
+        self.controller = ControllerProcess(folder / "c", **self.on("n1"))
+
+    def on(self, node):
+        """Return the configuration that puts new workers on a node."""
+        local = {
+            "workdir": str(self.folder / "c"),
+            "boot_delay": {"milliseconds": 0},
+            "node_cpu": "2",
+            "node_memory": "1GiB",
+        }
+        return {
+            "platform": {"local": local, "autoscaler": {"scale_down_delay": {"milliseconds": 500}}},
+            "defaults": {"bootstrap": {"env_vars": {"IRISCW_NODE": node}}},
+        }
+
+    async def restart_on(self, node):
+        """Have a new controller put new workers there."""
+        await self.controller.kill()
+        write_config(self.controller.folder, **self.on(node))
+        await self.controller.start()
+
+    async def agent(self, client, node):
+        """Start the agent of a node."""
+        environment = {
+            "IRISCW_RAM_DIR": str(self.folder / f"{node}-ram"),
+            "IRISCW_REPOSITORY": f"file://{self.folder / 'kept'}",
+        }
+        token = (await client.agent_token(node)).reveal()
+        made = AgentProcess(self.folder / node, token, node, environment)
+        self.agents.append(made)
+        await made.start(client.address)
+        await until_node(client, "CONNECTED", node)
+        return made
+
+    async def aclose(self):
+        """Leave nothing of it."""
+        with anyio.CancelScope(shield=True):
+            for agent in self.agents:
+                await agent.kill()
+            await self.controller.kill()
+            async with self.controller.taken_over():
+                pass
+
+
+@pytest.fixture
+async def nodes(tmp_path):
+    """Give them, and end them."""
+    if why_not():
+        pytest.skip(why_not())
+    (tmp_path / "kept").mkdir()
+    made = Nodes(tmp_path)
+    await made.controller.start()
+    try:
+        yield made
+    finally:
+        await made.aclose()
+
+
+async def test_it_goes_on_on_another_node(nodes):
+    """Same attempt; its log and its result are whole; nothing is left of its checkpoint."""
+    with anyio.fail_after(PATIENCE_S):
+        async with nodes.controller.client() as client:
+            first = await nodes.agent(client, "n1")
+            job, gate = await submit(client, nodes.folder)
+            before = await only_task(job)
+            suspended = await client.suspend(job, tier="repository")
+
+            async def gone():
+                return not await client.slices()
+
+            await until(gone)
+        await first.kill()
+        for folder in (nodes.folder / "n1", nodes.folder / "n1-ram"):
+            shutil.rmtree(folder)
+        (attempt,) = (nodes.controller.state_dir / "cache").glob(f"*/*/attempts/{before.attempts[0].uid}")
+        shutil.rmtree(attempt)
+        await nodes.restart_on("n2")
+        async with nodes.controller.client() as client:
+            await nodes.agent(client, "n2")
+            job = await client.job(job.id)
+            await client.resume(job)
+            after = await only_task(job)
+            assert [each.uid for each in after.attempts] == [each.uid for each in before.attempts]
+            assert after.worker_id != before.worker_id
+            gate.touch()
+            ((number, uids, workers),) = await job.result()
+            assert uids == (before.attempts[0].uid,) * 2
+            assert workers == (before.worker_id, after.worker_id)
+            assert [str(line) async for line in job.logs()] == [str(each) for each in range(1, number + 1)]
+            status = await job.status()
+            assert (status.failures, status.preemptions) == (0, 0)
+
+            async def tidy():
+                held = [each for each in await client.checkpoints() if each.id == suspended.checkpoint]
+                return not held and not [*(nodes.folder / "kept" / "heads").glob("*")]
+
+            await until(tidy)
