@@ -1,11 +1,14 @@
 """A job's task is suspended on one node and goes on on another: two agents with one repository, and the real CRIU.
 
 The nodes are two names on this machine: each has an agent with a state folder and a tier "ram" of its own, and workers
-that say its name. What the first node has of the task is removed before it goes on: its agent and its folders.
+that say its name. The second one has a mount namespace of its own, in which the kernel names another boot: so gates see
+another machine. What the first node has of the task is removed before it goes on: its agent and its folders.
 """
 
 import shutil
+import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import anyio
@@ -28,6 +31,7 @@ class Nodes:
     def __init__(self, folder):
         self.folder = folder
         self.agents = []
+        self.inside = []
         (folder / "c").mkdir()
         self.controller = ControllerProcess(folder / "c", **self.on("n1"))
 
@@ -44,10 +48,13 @@ class Nodes:
             "defaults": {"bootstrap": {"env_vars": {"IRISCW_NODE": node}}},
         }
 
-    async def restart_on(self, node):
-        """Have a new controller put new workers there."""
+    async def restart_on(self, node, holder):
+        """Have a new controller, in the mount namespace of a process, put new workers there; agents come there, too."""
         await self.controller.kill()
         write_config(self.controller.folder, **self.on(node))
+        self.inside = ["nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", "--"]
+        command = self.controller.command()
+        self.controller.command = lambda: [*self.inside, *command]
         await self.controller.start()
 
     async def agent(self, client, node):
@@ -58,6 +65,8 @@ class Nodes:
         }
         token = (await client.agent_token(node)).reveal()
         made = AgentProcess(self.folder / node, token, node, environment)
+        command = made.command(client.address)
+        made.command = lambda address: [*self.inside, *command]
         self.agents.append(made)
         await made.start(client.address)
         await until_node(client, "CONNECTED", node)
@@ -74,6 +83,19 @@ class Nodes:
 
 
 @pytest.fixture
+def holder(tmp_path):
+    """A process in a mount namespace of its own, where the kernel says that it was started another time."""
+    other = tmp_path / "boot_id"
+    other.write_text(f"{uuid.uuid4()}\n")
+    code = f"mount --bind {other} /proc/sys/kernel/random/boot_id && echo ready && exec sleep 1000"
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", code]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as made:
+        assert made.stdout.readline() == "ready\n"
+        yield made
+        made.kill()
+
+
+@pytest.fixture
 async def nodes(tmp_path):
     """Give them, and end them."""
     if why_not():
@@ -87,7 +109,7 @@ async def nodes(tmp_path):
         await made.aclose()
 
 
-async def test_it_goes_on_on_another_node(nodes):
+async def test_it_goes_on_on_another_node(nodes, holder):
     """Same attempt; its log and its result are whole; nothing is left of its checkpoint."""
     with anyio.fail_after(PATIENCE_S):
         async with nodes.controller.client() as client:
@@ -105,7 +127,7 @@ async def test_it_goes_on_on_another_node(nodes):
             shutil.rmtree(folder)
         (attempt,) = (nodes.controller.state_dir / "cache").glob(f"*/*/attempts/{before.attempts[0].uid}")
         shutil.rmtree(attempt)
-        await nodes.restart_on("n2")
+        await nodes.restart_on("n2", holder)
         async with nodes.controller.client() as client:
             await nodes.agent(client, "n2")
             job = await client.job(job.id)
