@@ -16,6 +16,7 @@ import pytest
 from iriscw.cli import serve
 from iriscw.cli.app import app
 from iriscw.cli.outcome import BUG, REFUSED, UNWELL, USAGE, report
+from iriscw.cli.tier_options import KEY_OPTIONS
 
 CONFIG = """\
 name: research
@@ -159,6 +160,8 @@ def test_a_bad_path_is_told(iriscw, bad, place, names, command, parameter, kind)
     path = bad[kind]
     beside = {**BESIDE.get(names, {}), **BESIDE.get((*names, parameter.name), {})}
     beside.pop(parameter.opts[0], None)
+    if parameter.name in KEY_OPTIONS:
+        beside["--repository"] = f"file://{place}/kept"
     if parameter.name == "token_file" and "address" in {
         each.name for each in command.params
     }:  # its cluster is asked nothing

@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock
 import click
 import pytest
 
-from iriscw.bench import control_plane, freezing as bench_freezing, pools, runtime, simulation, whole
+from iriscw.bench import control_plane, freezing as bench_freezing, pools, repositories, runtime, simulation, whole
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import ArtifactCopy, ListedArtifact
 from iriscw.cli import at_agent, at_controller, at_here, attempts, doctor, measure, output, reference
@@ -189,7 +189,17 @@ LISTINGS = {
 }
 """Commands with a table of what there is, and what to say beside their names."""
 
-FIGURES = {("bench", name) for name in ("control-plane", "end-to-end", "freeze", "pools", "runtime", "simulation")}
+BENCHES = {
+    "bench control-plane": control_plane,
+    "bench end-to-end": whole,
+    "bench freeze": bench_freezing,
+    "bench pools": pools,
+    "bench repository": repositories,
+    "bench runtime": runtime,
+    "bench simulation": simulation,
+}
+
+FIGURES = {tuple(name.split()) for name in BENCHES}
 """Tables of figures of a few digits, a column for each size; their texts are the program's own."""
 
 LINES = {
@@ -207,15 +217,6 @@ scale_groups:
     resources: { cpu: 16, ram: 64GiB }
     slice_template: { coreweave: { instance_type: cd-gp-a192-genoa } }
 """
-
-BENCHES = {
-    "bench control-plane": control_plane,
-    "bench end-to-end": whole,
-    "bench freeze": bench_freezing,
-    "bench pools": pools,
-    "bench runtime": runtime,
-    "bench simulation": simulation,
-}
 
 
 def formatted(command, *names):

@@ -65,8 +65,13 @@ def test_keys_are_named_by_options_or_by_variables(monkeypatch):
     ours, theirs = Path("/keys/ours"), Path("/keys/theirs")
     new, old = Path("/keys/new"), (Path("/keys/old"),)
     assert keys_of(_parsed()) == KeyFiles(Path("/keys/mine"), (ours, theirs), new, old, unprotected_too=True)
+    monkeypatch.setenv("IRISCW_REPOSITORY", "file:///kept")
     given = _parsed("--sign-with", "/other", "--trust", "/a", "--trust", "/b", "--encrypt-with", "/c")
     assert keys_of(given) == KeyFiles(Path("/other"), (Path("/a"), Path("/b")), Path("/c"), old, unprotected_too=True)
     monkeypatch.setenv("IRISCW_SIGN_WITH", "/keys/mine:/keys/other")
     with pytest.raises(click.UsageError):
         keys_of(_parsed())
+    monkeypatch.delenv("IRISCW_REPOSITORY")
+    for option in (("--trust", "/a"), ("--accept-unprotected",)):  # of nothing
+        with pytest.raises(click.UsageError):
+            keys_of(_parsed(*option))

@@ -87,6 +87,12 @@ REPORTS: dict[str, dict[str, str]] = {
     "bench end-to-end": {"figures": FIGURES, "goals": "Mapping[str, float]"},
     "bench freeze": {"figures": FIGURES, "goals": "Mapping[str, float]", "rounds": "int"},
     "bench pools": {"figures": FIGURES, "goals": "Mapping[str, float]"},
+    "bench repository": {
+        "figures": FIGURES,
+        "goals": "Mapping[str, float]",
+        "rounds": "int",
+        "peers": "list[str]",
+    },
     "bench runtime": {
         "ratios": "Mapping[str, Mapping[str, float]]",
         "bytes_per_idle_actor": "int",

@@ -11,6 +11,7 @@ import click
 
 from iriscw.checkpoint.drivers.built_in import DEFAULT_ROOM
 from iriscw.checkpoint.drivers.loading import REPOSITORY_VARIABLE, default_tier, tier_names
+from iriscw.cli.freeze_shown import refuse_options
 from iriscw.cli.kinds import SizeType
 
 if TYPE_CHECKING:
@@ -45,7 +46,13 @@ def repository_of(given: Mapping[str, Any]) -> str:
 
 
 def keys_of(given: Mapping[str, Any]) -> KeyFiles:
-    """Return where the keys for the repository are. A variable that says it is no option that is refused."""
+    """Return where the keys for the repository are. A variable that says it is no option that is refused.
+
+    Raises:
+        click.UsageError: an option names one, and there is no repository.
+    """
+    if not repository_of(given):
+        refuse_options(given, (*KEY_OPTIONS, UNPROTECTED_OPTION), "only with a --repository")
     from iriscw.checkpoint.drivers.repository.key_files import KeyFiles
 
     named = {option: given[option] or _paths(variable) for option, variable in KEY_OPTIONS.items()}
