@@ -115,6 +115,7 @@ def test_who_is_killed_after_the_program_ends_with_it(tmp_path, uid, end, told):
         process = entered(uid, "sh", "-c", f"echo $$; read line < fifo; {end}")
         command = os.pidfd_open(int(process.stdout.readline()))
         process.send_signal(signal.SIGSTOP)  # it sees both ends at once
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)  # until then it may still see the first end alone
         running.kill()
         running.wait()
         (tmp_path / "fifo").write_text("\n", encoding="utf-8")
