@@ -191,6 +191,9 @@ async def test_a_worker_that_names_nothing_to_freeze(world, changes):
         ("failed", "CriuFailed", Thawed.UNDONE),
         ("failed", "GateRefused", Thawed.REFUSED),
         ("refused", "RightsMissing", Thawed.REFUSED),
+        ("undone", "NoRoom", Thawed.REFUSED),
+        ("refused", "MoveUndone", Thawed.REFUSED),
+        ("refused", "ArtifactUnknown", Thawed.UNDONE),
         ("unknown", "GateRefused", Thawed.UNKNOWN),
     ],
 )
@@ -285,6 +288,21 @@ async def test_what_is_stored_is_removed_by_any_that_has_the_repository(world):
         tasks.start_soon(done, moves_of(world), "drop", DropCheckpoint("suspend-v-1", "ck-2", "n1", 0, URL))
         removal = await other.order()
         assert removal.remove.checkpoint_id == "ck-2"
+        await other.end(removal.operation_id, "removed")
+
+
+async def test_one_node_that_is_gone_keeps_no_other_from_removing(world):
+    """What cannot be removed there is told once the others have removed theirs."""
+    async with agent_of(world, "n2", repository=URL) as other, anyio.create_task_group() as tasks:
+        dropped = DropCheckpoint("suspend-u-1", "ck-1", "n1", 0, URL, ("n9", "n2"))
+
+        async def drop():
+            with pytest.raises(CheckpointKept, check=that(names="n9")):
+                await moves_of(world).drop(dropped)
+
+        tasks.start_soon(drop)
+        removal = await other.order()
+        assert removal.remove.checkpoint_id == "ck-1"
         await other.end(removal.operation_id, "removed")
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import collections
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import anyio
@@ -77,9 +77,15 @@ PREFIX: Final = "jobs/"
 
 FORGOTTEN: Final = "the order was forgotten before anybody asked what became of it"
 
-UNFIT: Final = ("GateRefused", "RightsMissing", "CriuMissing", "CriuUnfit", "CudaMissing")
-"""Kinds of ends of a thaw after which trying again on that machine is of no use until somebody changes something there:
-nothing was touched. Each is the name of an error in :mod:`iriscw.freeze.model`."""
+UNFIT: Final = (
+    *("GateRefused", "RightsMissing", "CriuMissing", "CriuUnfit", "CudaMissing"),
+    *("NoRoom", "FolderInTheWay"),
+)
+"""Kinds of ends of a thaw after which trying again on that machine is of no use until something changes there: nothing
+runs of it. Each is the name of an error in :mod:`iriscw.freeze.model`."""
+
+_OF_NO_MACHINE: Final = ("ArtifactUnknown", "ArtifactRefused", "ChunkDamaged", "OrderCancelled")
+"""Kinds for which an agent refuses an order to thaw, whatever its machine is. For others another one may do."""
 
 _TRANSIENT: Final = (ActorStopped, NoSuchActor, OutcomeUnknown)
 """Beside what says so of itself: the tree is being started, or a part of it is. All questions may be repeated."""
@@ -167,7 +173,8 @@ class Moves:
         view = await self._find(key) or await self._place(key, effect.node, order)
         end = await self._end_of(view)
         outcome = _THAWS.get(end.outcome, Thawed.UNKNOWN)
-        if outcome is Thawed.UNDONE and end.kind in UNFIT:
+        not_begun = end.outcome == REFUSED and end.kind not in _OF_NO_MACHINE  # its fetch failed, say
+        if outcome is Thawed.UNDONE and (not_begun or end.kind in UNFIT):
             outcome = Thawed.REFUSED
         self.ends["thaw", outcome.value] += 1
         return ThawedAttempt(outcome, "" if outcome is Thawed.THAWED else _sentence(end))
@@ -180,12 +187,18 @@ class Moves:
         """
         key = PREFIX + effect.key
         order = Order("", move=MoveOrder(effect.checkpoint, REPOSITORY))
-        view = await self._find(key) or await self._place(key, effect.node, order)
+        view, before = await self._find(key), ""
+        if view is None:
+            before = await self._repository_at(effect.node)
+            view = await self._place(key, effect.node, order)
         end = await self._end_of(view)
         self.ends["store", "stored" if end.outcome in _STORED else "kept"] += 1
         if end.outcome not in _STORED:
             return CheckpointStored(reason=_sentence(end))
-        return CheckpointStored(await self._repository_at(effect.node), "its agent names no repository")
+        where = await self._repository_at(effect.node)
+        if before and where != before:  # started anew meanwhile: nobody can say in which of them it lies
+            return CheckpointStored(reason=f"its agent has another repository than {before} now")
+        return CheckpointStored(where, "its agent names no repository")
 
     async def drop(self, effect: DropCheckpoint) -> None:
         """Remove what a suspension left (see the port): its order is ended first, and thaws of it are waited for.
@@ -219,15 +232,33 @@ class Moves:
         self._hub.publish(CheckpointDropped())
 
     async def _remove_all(self, key: str, checkpoint: str, node: str, effect: DropCheckpoint) -> None:
-        """Remove it where it is: each agent removes its own copies, and the one in its repository."""
+        """Remove it where it is: each agent removes its own copies, and the one in its repository.
+
+        One node that does not answer, or refuses, keeps none of the others from it.
+
+        Raises:
+            CheckpointKept: a copy stays; the text names all such.
+        """
         if not effect.repository:
             await self._remove(key, checkpoint, node)
-        for tried in effect.tried if effect.repository else ():
-            await self._remove(f"{key}-{tried}", checkpoint, tried)
-        if effect.repository and not effect.tried:
-            placed = await self._find(key)
-            where = placed.node if placed is not None else await self._node_with(effect.repository, node)
-            await self._remove(key, checkpoint, where)
+            return
+        placed = await self._find(key)
+        where = placed.node if placed is not None else await self._node_with(effect.repository, (*effect.tried, node))
+        kept: list[str] = []
+
+        async def remove(its: str, there: str) -> None:
+            try:
+                await self._remove(its, checkpoint, there)
+            except (CheckpointKept, SuspensionRefused) as error:
+                kept.append(str(error))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(remove, key, where)
+            for tried in effect.tried:
+                if tried != where:
+                    tasks.start_soon(remove, f"{key}-{tried}", tried)
+        if kept:
+            raise CheckpointKept("; ".join(kept))
 
     async def _remove(self, key: str, checkpoint: str, node: str) -> None:
         order = Order("", remove=RemoveOrder(checkpoint))
@@ -259,13 +290,13 @@ class Moves:
                 found[node] = repository_of(view)
         return found
 
-    async def _node_with(self, repository: str, preferred: str) -> str:
-        """Wait until a node is there that has a repository."""
+    async def _node_with(self, repository: str, preferred: Sequence[str]) -> str:
+        """Wait until a node is there that has a repository; the first of those that are preferred, or another."""
         with self._hub.subscribed(ALL_NODES) as events:
             while True:
                 nodes = [node for node, url in (await self._repositories()).items() if url == repository]
                 if nodes:
-                    return preferred if preferred in nodes else nodes[0]
+                    return next((each for each in preferred if each in nodes), nodes[0])
                 await events.wait()
 
     async def _repository_at(self, node: str) -> str:
