@@ -155,6 +155,8 @@ class ProcessRuntime:
     """Tells that an attempt has come back; without it nobody waits for one."""
     _permitted: dict[str, _Permitted] = attrs.field(factory=dict, init=False, repr=False)
     """By uid; who takes a grant back takes it out first, under the lock, so that nobody offers it after that."""
+    _offered: dict[str, tuple[str, int, int]] = attrs.field(factory=dict, init=False, repr=False)
+    """By uid: the grant that this life offered last, and in which folder: its device and its number there."""
     _offering: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False, eq=False)
 
     async def start(self, spec: AttemptSpec) -> ProcessAttempt:
@@ -289,13 +291,16 @@ class ProcessRuntime:
             if self._permitted.get(folder.uid) != permitted or not folder.began():
                 return
             self._check(permitted)
+            offered = _which(folder.path, permitted.grant.id)
             if standing_of(folder.path, permitted.grant.id) in (GrantStanding.OFFERED, GrantStanding.TAKEN):
+                self._offered[folder.uid] = offered
                 return
             try:
                 folder.moved(permitted.where)
             except ValueError as error:  # the program's own doing: it goes on without it
                 log.warning("the context of %s is not what it was: %s", folder.uid, error)
             offer(folder.path, permitted.grant)
+            self._offered[folder.uid] = offered
 
     async def thawed(self, uid: str, grant: str) -> ProcessAttempt:
         """Wait until its supervisor has taken the grant and said who it is now."""
@@ -330,15 +335,23 @@ class ProcessRuntime:
 
     async def revoke(self, uid: str, grant: str) -> ProcessAttempt | None:
         """Take the grant back, unless its supervisor has it."""
-        await anyio.to_thread.run_sync(self._offer_no_more, uid)
-        folder = self._home(uid)
-        if folder is None:  # it never came to be offered
-            return None
         try:
-            standing = await anyio.to_thread.run_sync(withdraw, folder.path, grant)
+            return await anyio.to_thread.run_sync(self._revoke, uid, grant)
         except OSError as error:
             raise WorkerTrouble(f"the grant of {uid} cannot be taken back: {error}") from error
-        return self._at(folder) if standing is GrantStanding.TAKEN else None
+
+    def _revoke(self, uid: str, grant: str) -> ProcessAttempt | None:
+        self._offer_no_more(uid)
+        path = self._place(uid)
+        try:
+            which = _which(path, grant)
+        except (FileNotFoundError, NotADirectoryError):  # it never came to be offered, or what it was offered in went
+            return None
+        standing = withdraw(path, grant)
+        # The program may have removed what says that the grant was taken; nobody else removes an offer from a folder.
+        vanished = standing is GrantStanding.NONE and self._offered.get(uid) == which
+        taken = vanished or standing is GrantStanding.TAKEN
+        return self._at(AttemptFolder(path.parent, uid, self.one_log)) if taken else None
 
     def _offer_no_more(self, uid: str) -> None:
         with self._offering:
@@ -353,6 +366,7 @@ class ProcessRuntime:
 
     def _let_go(self, uid: str) -> None:
         self._offer_no_more(uid)
+        self._offered.pop(uid, None)
         folder = self._home(uid)
         if folder is not None and owner_of(folder.path) in (None, self.owner):
             let_go(folder.path)
@@ -441,6 +455,12 @@ def _forget(reference: Path, folder: AttemptFolder) -> None:
     with contextlib.suppress(OSError):  # something else is in there
         for above in (folder.root, *folder.root.parents[:2]):
             above.rmdir()
+
+
+def _which(folder: Path, grant: str) -> tuple[str, int, int]:
+    """Tell a folder, with a grant, from another one that is in its place later."""
+    found = folder.lstat()
+    return grant, found.st_dev, found.st_ino
 
 
 def _came_back(folder: Path, grant: str) -> bool:
