@@ -332,3 +332,29 @@ async def test_a_folder_that_cannot_be_looked_at_is_not_one_that_is_not_there(wo
     folder.parent.unlink()
     shutil.copytree(aside / "a1", folder, ignore=shutil.ignore_patterns("grant.json"))
     assert await new.revoke("a1", "g1") is None
+
+
+@pytest.mark.parametrize("by_another", [False, True])
+async def test_who_leaves_a_place_does_not_take_it_from_who_is_waited_for_there(
+    workers, tmp_path: Path, by_another: bool
+) -> None:
+    """Two attempts are yet to come; one is given back, here or by a worker beside this one; the other still comes."""
+    old = workers("a")
+    folder, other = await frozen(old, "a1"), await frozen(old, "a2")
+    shutil.move(folder.parent, tmp_path / "kept")
+    watch = FileWatch()
+    new = attrs.evolve(workers("b"), watch=watch)
+    leaver = workers("c") if by_another else new
+    await new.permit("a1", folder, "g1", WHERE)
+    await leaver.permit("a2", other, "g2", WHERE)
+
+    async def one_leaves_and_one_comes() -> None:
+        assert await leaver.revoke("a2", "g2") is None
+        await leaver.let_go("a2")
+        while not folder.parent.exists():  # noqa: ASYNC110  # a file has no event
+            await anyio.sleep(0.01)
+        await anyio.wait_all_tasks_blocked()
+        (tmp_path / "kept" / "a1").rename(folder)
+
+    await waiting_for(new, watch, folder, one_leaves_and_one_comes)
+    watch.close()

@@ -28,7 +28,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -96,15 +96,15 @@ class ProcessAttempt(FolderAttempt):
     """An attempt that is a process; see :class:`~iriscw.worker.ports.RunningAttempt`."""
 
     supervised: Supervised
-    reference: Path | None = None
-    """Of one that began with another worker: what says here where its folder is."""
+    forget: Callable[[], None] | None = None
+    """Of one that a worker has by its name: removes what that worker keeps of it beside its folder. Blocks."""
 
     async def remove(self) -> None:
         """Remove its files, unless somebody else has taken it over, and then what says where they were."""
         if await anyio.to_thread.run_sync(self.supervised.ours):
             await super().remove()
-        if self.reference is not None:
-            await anyio.to_thread.run_sync(_forget, self.reference, self.folder)
+        if self.forget is not None:
+            await anyio.to_thread.run_sync(self.forget)
 
     @property
     def process(self) -> ProcessIdentity | None:
@@ -255,13 +255,12 @@ class ProcessRuntime:
         permitted = _Permitted(folder, offered, where)
         if folder.began():
             self._check(permitted)
-        else:
-            make_private_folder(path.parent)
         if path.parent != self.root:  # written down before it is ours, so that it is found again
             make_private_folder(self._references)
             write_atomic(self._references / uid, os.fsencode(path))
         self._permitted[uid] = permitted
         try:
+            self._make_place(permitted)
             self._offer(permitted)
         except GrantRefused:
             del self._permitted[uid]
@@ -283,6 +282,12 @@ class ProcessRuntime:
             raise ResumeRefused(f"{path} is somebody else's")
         if self._at(folder).supervised.alive and standing_of(path, permitted.grant.id) is not GrantStanding.TAKEN:
             raise ResumeRefused(f"{folder.uid} runs: whoever has it would lose it")
+
+    def _make_place(self, permitted: _Permitted) -> None:
+        """Make the folder into which it may come: whoever thaws it needs that. May be repeated."""
+        with self._offering:
+            if self._permitted.get(permitted.folder.uid) == permitted:
+                make_private_folder(permitted.folder.root)
 
     def _offer(self, permitted: _Permitted) -> None:
         """Offer the grant, if the folder is there, and nobody has taken it back meanwhile. May be repeated."""
@@ -309,9 +314,11 @@ class ProcessRuntime:
         if folder is None or self.watch is None:
             raise ResumeRefused(f"{uid} was never permitted to go on here")
         try:
-            with self.watch.watching(folder.root, arrivals=True) as comings:
-                while True:
-                    comings.rearm()
+            while True:
+                if permitted is not None:
+                    await anyio.to_thread.run_sync(self._make_place, permitted)
+                # Anew each time: another worker may have removed the one above meanwhile, which ends its watch.
+                with self.watch.watching(folder.root, arrivals=True) as comings:
                     if permitted is not None:
                         await anyio.to_thread.run_sync(self._offer, permitted)
                     if await self._taken_in(folder, grant, comings):
@@ -366,13 +373,27 @@ class ProcessRuntime:
 
     def _let_go(self, uid: str) -> None:
         self._offer_no_more(uid)
-        self._offered.pop(uid, None)
         folder = self._home(uid)
         if folder is not None and owner_of(folder.path) in (None, self.owner):
             let_go(folder.path)
-        place = self._place(uid)
-        if place.parent != self.root:
-            _forget(self._references / uid, AttemptFolder(place.parent, uid, self.one_log))
+        self._forget(uid, self._place(uid).parent)
+
+    def _forget(self, uid: str, root: Path) -> None:
+        """Remove what says where an attempt is that began elsewhere, and the folders above it in which nothing is.
+
+        One into which another attempt may yet come stays.
+        """
+        with self._offering:
+            self._permitted.pop(uid, None)
+            self._offered.pop(uid, None)
+            if root == self.root:
+                return
+            (self._references / uid).unlink(missing_ok=True)
+            if any(each.folder.root == root for each in self._permitted.values()):
+                return
+            with contextlib.suppress(OSError):  # something else is in there
+                for above in (root, *root.parents[:2]):
+                    above.rmdir()
 
     @property
     def _references(self) -> Path:
@@ -402,8 +423,7 @@ class ProcessRuntime:
 
     def _attempt(self, folder: AttemptFolder, supervised: Supervised) -> ProcessAttempt:
         supervised.ours = partial(self._has, folder.path)
-        reference = None if folder.root == self.root else self._references / folder.uid
-        return ProcessAttempt(folder, supervised, reference)
+        return ProcessAttempt(folder, supervised, partial(self._forget, folder.uid, folder.root))
 
     def _has(self, path: Path) -> bool:
         """Whether an attempt is this worker's: began here and was not let go, or was granted to it last. Blocks."""
@@ -447,14 +467,6 @@ class ProcessRuntime:
             elif tidy:
                 folder.discard()
         return folders
-
-
-def _forget(reference: Path, folder: AttemptFolder) -> None:
-    """Remove what says where an attempt is that began elsewhere, and the folders above it in which nothing is."""
-    reference.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # something else is in there
-        for above in (folder.root, *folder.root.parents[:2]):
-            above.rmdir()
 
 
 def _which(folder: Path, grant: str) -> tuple[str, int, int]:
