@@ -40,6 +40,7 @@ from iriscw.worker.messages import (
     WithdrawGrant,
 )
 from iriscw.worker.model import AttemptPhase, Order, StopCause
+from iriscw.worker.ports import ResumeRefused
 from iriscw.worker.records import AttemptEnded
 
 GONE = Finish(ProcessEnd(text="nobody saw how", log_bytes=10), 9, folder="/w/a1")
@@ -207,6 +208,25 @@ def test_a_leave_that_is_refused_ends_it() -> None:
     (timer,) = actor.tell(Failed("permit", Permit("a1", "g1", "/w/a1"), OSError("the disk is full")))
     assert isinstance(timer, SetTimer)
     assert actor.tell(timer.message) == (Run("permit", Permit("a1", "g1", "/w/a1")),)
+
+
+@pytest.mark.parametrize(("too_late", "stopped"), [(False, False), (True, False), (False, True)])
+def test_what_a_worker_cannot_bring_back_is_returned(too_late: bool, stopped: bool) -> None:
+    """Another may be able to. If an earlier life of this worker had offered it, and it was taken, it runs here."""
+    actor = Actor()
+    actor.tell(resumed())
+    if stopped:
+        actor.tell(StopAttempt("a1", StopCause.KILLED, 7))
+    actor.tell(Failed("permit", Permit("a1", "g1", "/w/a1"), ResumeRefused("it has other folders")))
+    if stopped:
+        assert actor.reports[-1].ending is Ending.KILLED
+        return
+    actor.restart()
+    assert actor.runs(Revoke) == [Revoke("a1", "g1")]
+    actor.tell(Completed("revoke", Revoke("a1", "g1"), too_late))
+    seen = actor.reports[-1]
+    wanted = (Suspension.NONE, "") if too_late else (Suspension.SUSPENDED, "g1")
+    assert (seen.suspension, seen.withdrawn, seen.ending) == (*wanted, None)
 
 
 def test_what_is_suspended_counts_against_no_timeout() -> None:

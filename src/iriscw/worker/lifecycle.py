@@ -134,6 +134,9 @@ AGAIN_NS = 2 * SECOND
 REFUSED_FAULTS = ("GrantRefused", "ResumeRefused", "InvalidArgument")
 """Errors of a grant that will not be had: what was suspended cannot go on here."""
 
+UNABLE = "ResumeRefused"
+"""The one of them that is about this worker: it has other folders, say, or runs its attempts in another way."""
+
 NOT_OF_THE_ATTEMPT = (StopCause.LEASE, StopCause.DRAINING)
 """Causes that are about what runs on a worker: of a suspended attempt nothing does."""
 
@@ -503,9 +506,18 @@ def _finished(attempt: Attempt, finish: Finish) -> Returned:
 
 
 def failed(attempt: Attempt, message: Failed, ctx: Context) -> Returned:
-    """A start that failed is the attempt's end; what must succeed in the end is tried again."""
-    refused = type(message.error).__name__ in REFUSED_FAULTS and attempt.phase in MAY_COME_BACK
+    """A start that failed is the attempt's end; what must succeed in the end is tried again.
+
+    What this worker cannot bring back is returned: another one may be able to.
+    """
+    kind = type(message.error).__name__
+    refused = kind in REFUSED_FAULTS and attempt.phase in MAY_COME_BACK
     if isinstance(message.effect, Permit) and refused:
+        if kind == UNABLE and attempt.stop is None and attempt.granted is not None:
+            # An earlier life of this worker may have offered it: whether nothing came of that is for the files to say.
+            records = (AttemptReturning(),) if attempt.phase is Phase.RESUMING else ()
+            revoke = _revoke(attempt.uid, attempt.granted)
+            return _reported(attempt, Decision(records=records, commands=(revoke,)))
         ending = STOPPED[attempt.stop.cause] if attempt.stop else Ending.WORKER_LOST
         record = AttemptEnded(AttemptEnd(ending, fault=fault_of(message.error)), ctx.wall, was_started=True)
         return _reported(attempt, Decision(records=(record,)))

@@ -22,7 +22,7 @@ from iriscw.task.environment import CONTEXT_FILE, PRIVATE_FOLDER, decode_facts
 from iriscw.testing.conformance.task_runtime import facts
 from iriscw.worker.assembly import end_earlier_lives
 from iriscw.worker.inotify import FileWatch
-from iriscw.worker.ports import AttemptSpec, ResumeRefused, Whereabouts
+from iriscw.worker.ports import AttemptSpec, ResumeRefused, Whereabouts, WorkerTrouble
 from iriscw.worker.runtimes.inline import InlineRuntime
 from iriscw.worker.runtimes.process import ProcessRuntime
 from raised import that
@@ -306,4 +306,55 @@ async def test_what_was_taken_back_is_never_offered(workers, tmp_path: Path) -> 
     await new.let_go("a1")
     assert not folder.parent.exists()
     assert not [*(new.root.parent / "moved").iterdir()]
+    watch.close()
+
+
+@pytest.mark.parametrize("spoilt", ["attempt.json", "grant.json.taken"])
+async def test_what_its_program_removes_does_not_hide_that_a_grant_was_taken(workers, spoilt: str) -> None:
+    """It runs: whoever took it for one that never began would let it go on elsewhere, too."""
+    folder = await frozen(workers("a"))
+    new = workers("b")
+    await new.permit("a1", folder, "g1", WHERE)
+    (folder / "grant.json").rename(folder / "grant.json.taken")
+    (folder / spoilt).unlink()
+    assert await new.revoke("a1", "g1") is not None
+
+
+async def test_a_folder_that_cannot_be_looked_at_is_not_one_that_is_not_there(workers) -> None:
+    """The worker says so, and tries again, until it can tell; another folder in its place never had the grant."""
+    folder = await frozen(workers("a"))
+    new = workers("b")
+    await new.permit("a1", folder, "g1", WHERE)
+    folder.parent.rename(aside := folder.parent.with_name("aside"))
+    folder.parent.symlink_to(folder.parent.name)  # a loop
+    with pytest.raises(WorkerTrouble, check=that(comes_from="process.ProcessRuntime.revoke")):
+        await new.revoke("a1", "g1")
+    folder.parent.unlink()
+    shutil.copytree(aside / "a1", folder, ignore=shutil.ignore_patterns("grant.json"))
+    assert await new.revoke("a1", "g1") is None
+
+
+@pytest.mark.parametrize("by_another", [False, True])
+async def test_who_leaves_a_place_does_not_take_it_from_who_is_waited_for_there(
+    workers, tmp_path: Path, by_another: bool
+) -> None:
+    """Two attempts are yet to come; one is given back, here or by a worker beside this one; the other still comes."""
+    old = workers("a")
+    folder, other = await frozen(old, "a1"), await frozen(old, "a2")
+    shutil.move(folder.parent, tmp_path / "kept")
+    watch = FileWatch()
+    new = attrs.evolve(workers("b"), watch=watch)
+    leaver = workers("c") if by_another else new
+    await new.permit("a1", folder, "g1", WHERE)
+    await leaver.permit("a2", other, "g2", WHERE)
+
+    async def one_leaves_and_one_comes() -> None:
+        assert await leaver.revoke("a2", "g2") is None
+        await leaver.let_go("a2")
+        while not folder.parent.exists():  # noqa: ASYNC110  # a file has no event
+            await anyio.sleep(0.01)
+        await anyio.wait_all_tasks_blocked()
+        (tmp_path / "kept" / "a1").rename(folder)
+
+    await waiting_for(new, watch, folder, one_leaves_and_one_comes)
     watch.close()

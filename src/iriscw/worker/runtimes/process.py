@@ -28,7 +28,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -96,15 +96,15 @@ class ProcessAttempt(FolderAttempt):
     """An attempt that is a process; see :class:`~iriscw.worker.ports.RunningAttempt`."""
 
     supervised: Supervised
-    reference: Path | None = None
-    """Of one that began with another worker: what says here where its folder is."""
+    forget: Callable[[], None] | None = None
+    """Of one that a worker has by its name: removes what that worker keeps of it beside its folder. Blocks."""
 
     async def remove(self) -> None:
         """Remove its files, unless somebody else has taken it over, and then what says where they were."""
         if await anyio.to_thread.run_sync(self.supervised.ours):
             await super().remove()
-        if self.reference is not None:
-            await anyio.to_thread.run_sync(_forget, self.reference, self.folder)
+        if self.forget is not None:
+            await anyio.to_thread.run_sync(self.forget)
 
     @property
     def process(self) -> ProcessIdentity | None:
@@ -155,6 +155,8 @@ class ProcessRuntime:
     """Tells that an attempt has come back; without it nobody waits for one."""
     _permitted: dict[str, _Permitted] = attrs.field(factory=dict, init=False, repr=False)
     """By uid; who takes a grant back takes it out first, under the lock, so that nobody offers it after that."""
+    _offered: dict[str, tuple[str, int, int]] = attrs.field(factory=dict, init=False, repr=False)
+    """By uid: the grant that this life offered last, and in which folder: its device and its number there."""
     _offering: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False, eq=False)
 
     async def start(self, spec: AttemptSpec) -> ProcessAttempt:
@@ -253,13 +255,12 @@ class ProcessRuntime:
         permitted = _Permitted(folder, offered, where)
         if folder.began():
             self._check(permitted)
-        else:
-            make_private_folder(path.parent)
         if path.parent != self.root:  # written down before it is ours, so that it is found again
             make_private_folder(self._references)
             write_atomic(self._references / uid, os.fsencode(path))
         self._permitted[uid] = permitted
         try:
+            self._make_place(permitted)
             self._offer(permitted)
         except GrantRefused:
             del self._permitted[uid]
@@ -282,6 +283,12 @@ class ProcessRuntime:
         if self._at(folder).supervised.alive and standing_of(path, permitted.grant.id) is not GrantStanding.TAKEN:
             raise ResumeRefused(f"{folder.uid} runs: whoever has it would lose it")
 
+    def _make_place(self, permitted: _Permitted) -> None:
+        """Make the folder into which it may come: whoever thaws it needs that. May be repeated."""
+        with self._offering:
+            if self._permitted.get(permitted.folder.uid) == permitted:
+                make_private_folder(permitted.folder.root)
+
     def _offer(self, permitted: _Permitted) -> None:
         """Offer the grant, if the folder is there, and nobody has taken it back meanwhile. May be repeated."""
         folder = permitted.folder
@@ -289,13 +296,16 @@ class ProcessRuntime:
             if self._permitted.get(folder.uid) != permitted or not folder.began():
                 return
             self._check(permitted)
+            offered = _which(folder.path, permitted.grant.id)
             if standing_of(folder.path, permitted.grant.id) in (GrantStanding.OFFERED, GrantStanding.TAKEN):
+                self._offered[folder.uid] = offered
                 return
             try:
                 folder.moved(permitted.where)
             except ValueError as error:  # the program's own doing: it goes on without it
                 log.warning("the context of %s is not what it was: %s", folder.uid, error)
             offer(folder.path, permitted.grant)
+            self._offered[folder.uid] = offered
 
     async def thawed(self, uid: str, grant: str) -> ProcessAttempt:
         """Wait until its supervisor has taken the grant and said who it is now."""
@@ -304,9 +314,11 @@ class ProcessRuntime:
         if folder is None or self.watch is None:
             raise ResumeRefused(f"{uid} was never permitted to go on here")
         try:
-            with self.watch.watching(folder.root, arrivals=True) as comings:
-                while True:
-                    comings.rearm()
+            while True:
+                if permitted is not None:
+                    await anyio.to_thread.run_sync(self._make_place, permitted)
+                # Anew each time: another worker may have removed the one above meanwhile, which ends its watch.
+                with self.watch.watching(folder.root, arrivals=True) as comings:
                     if permitted is not None:
                         await anyio.to_thread.run_sync(self._offer, permitted)
                     if await self._taken_in(folder, grant, comings):
@@ -330,15 +342,23 @@ class ProcessRuntime:
 
     async def revoke(self, uid: str, grant: str) -> ProcessAttempt | None:
         """Take the grant back, unless its supervisor has it."""
-        await anyio.to_thread.run_sync(self._offer_no_more, uid)
-        folder = self._home(uid)
-        if folder is None:  # it never came to be offered
-            return None
         try:
-            standing = await anyio.to_thread.run_sync(withdraw, folder.path, grant)
+            return await anyio.to_thread.run_sync(self._revoke, uid, grant)
         except OSError as error:
             raise WorkerTrouble(f"the grant of {uid} cannot be taken back: {error}") from error
-        return self._at(folder) if standing is GrantStanding.TAKEN else None
+
+    def _revoke(self, uid: str, grant: str) -> ProcessAttempt | None:
+        self._offer_no_more(uid)
+        path = self._place(uid)
+        try:
+            which = _which(path, grant)
+        except (FileNotFoundError, NotADirectoryError):  # it never came to be offered, or what it was offered in went
+            return None
+        standing = withdraw(path, grant)
+        # The program may have removed what says that the grant was taken; nobody else removes an offer from a folder.
+        vanished = standing is GrantStanding.NONE and self._offered.get(uid) == which
+        taken = vanished or standing is GrantStanding.TAKEN
+        return self._at(AttemptFolder(path.parent, uid, self.one_log)) if taken else None
 
     def _offer_no_more(self, uid: str) -> None:
         with self._offering:
@@ -356,9 +376,24 @@ class ProcessRuntime:
         folder = self._home(uid)
         if folder is not None and owner_of(folder.path) in (None, self.owner):
             let_go(folder.path)
-        place = self._place(uid)
-        if place.parent != self.root:
-            _forget(self._references / uid, AttemptFolder(place.parent, uid, self.one_log))
+        self._forget(uid, self._place(uid).parent)
+
+    def _forget(self, uid: str, root: Path) -> None:
+        """Remove what says where an attempt is that began elsewhere, and the folders above it in which nothing is.
+
+        One into which another attempt may yet come stays.
+        """
+        with self._offering:
+            self._permitted.pop(uid, None)
+            self._offered.pop(uid, None)
+            if root == self.root:
+                return
+            (self._references / uid).unlink(missing_ok=True)
+            if any(each.folder.root == root for each in self._permitted.values()):
+                return
+            with contextlib.suppress(OSError):  # something else is in there
+                for above in (root, *root.parents[:2]):
+                    above.rmdir()
 
     @property
     def _references(self) -> Path:
@@ -388,8 +423,7 @@ class ProcessRuntime:
 
     def _attempt(self, folder: AttemptFolder, supervised: Supervised) -> ProcessAttempt:
         supervised.ours = partial(self._has, folder.path)
-        reference = None if folder.root == self.root else self._references / folder.uid
-        return ProcessAttempt(folder, supervised, reference)
+        return ProcessAttempt(folder, supervised, partial(self._forget, folder.uid, folder.root))
 
     def _has(self, path: Path) -> bool:
         """Whether an attempt is this worker's: began here and was not let go, or was granted to it last. Blocks."""
@@ -435,12 +469,10 @@ class ProcessRuntime:
         return folders
 
 
-def _forget(reference: Path, folder: AttemptFolder) -> None:
-    """Remove what says where an attempt is that began elsewhere, and the folders above it in which nothing is."""
-    reference.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # something else is in there
-        for above in (folder.root, *folder.root.parents[:2]):
-            above.rmdir()
+def _which(folder: Path, grant: str) -> tuple[str, int, int]:
+    """Tell a folder, with a grant, from another one that is in its place later."""
+    found = folder.lstat()
+    return grant, found.st_dev, found.st_ino
 
 
 def _came_back(folder: Path, grant: str) -> bool:
