@@ -55,6 +55,23 @@ async def test_the_oldest_go_by_themselves(tmp_path, disk):
         assert agent._figures.registry.get_sample_value("iriscw_agent_checkpoints_expired_total") == 1
 
 
+async def test_what_is_stored_meanwhile_stays_in_the_repository(tmp_path, disk):
+    """It was in this machine's tiers alone when the round began; what goes are the copies here."""
+    repository = MemoryRepository()
+    async with agent_of(tmp_path, StepWorld(), folders=[disk]) as (agent, _):
+        agent.machine.tiers.repository = repository
+        found = await agent.look()
+
+        async def look():
+            await repository.store("ck-1", disk.images("ck-1"), disk.text("ck-1"), lambda progress: None)
+            return found
+
+        agent.look = look
+        await Retainer(LAST, agent, agent._figures)._apply(LAST)
+        assert names(disk) == ["ck-3"]
+        assert "ck-1" in repository.kept
+
+
 async def test_an_agent_with_a_policy(tmp_path, disk):
     """It applies it: what a thaw uses stays, and takes the place of another."""
     disk.pin("ck-1", "th-1")

@@ -544,8 +544,8 @@ class Agent:
         """Say how full the tiers are. Places have no budgets of their own worth showing."""
         return await self._machine.tiers.use()
 
-    async def remove(self, artifact: str) -> None:
-        """Remove an artifact; a place without one is forgotten.
+    async def remove(self, artifact: str, *, here_only: bool = False) -> None:
+        """Remove an artifact; a place without one is forgotten. ``here_only``: what the repository has stays.
 
         Raises:
             ArtifactUnknown, ArtifactInUse, OSError: see :meth:`Tiers.remove`.
@@ -553,7 +553,7 @@ class Agent:
         await self.balancer.make_way(artifact)
         tiers = await self.tiers()
         held = [tier.name for tier in await tiers.holding(artifact) if tier.name.startswith(PREFIX)]
-        await tiers.remove(artifact)
+        await tiers.remove(artifact, here_only=here_only)
         self.balancer.changed()
         for place in held:
             async with self._adding:  # who begins adds its place before it shows itself, and holds this meanwhile

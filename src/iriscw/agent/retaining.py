@@ -10,13 +10,14 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import attrs
 
-from iriscw._errors import IriscwError
+from iriscw._errors import IriscwError, OperationError
 from iriscw.agent.caller_folders import PREFIX
 from iriscw.agent.doors.figures import AgentFigures
 from iriscw.agent.operation_views import RunningOperation
@@ -129,10 +130,12 @@ class Retainer:
         those = [each for each in candidates(ours) if each.checkpoint not in held]
         kept = {each.checkpoint: each for each in those}
         refused = False
-        async with aclosing(let_go(those, policy, agent.remove, (ArtifactInUse, ArtifactUnknown))) as removed:
+        stays = (ArtifactInUse, ArtifactUnknown, OperationError)
+        remove = partial(agent.remove, here_only=True)  # one may be stored while others are removed
+        async with aclosing(let_go(those, policy, remove, stays)) as removed:
             async for gone, error in removed:
+                kept.pop(gone.checkpoint)
                 if error is None:
-                    del kept[gone.checkpoint]
                     self._figures.expired()
                     log.info("removed %s: %s", gone.checkpoint, gone.why)
                 else:
@@ -146,5 +149,6 @@ class Retainer:
         if policy.max_age_ms is None or not kept:
             return again_s
         now_ms = time.time_ns() // MILLISECOND
-        ages = [each.sealed_at_ms + policy.max_age_ms - now_ms for each in kept if not each.needed]
+        sealed = [each.sealed_at_ms for each in kept if each.sealed_at_ms and not each.needed]
+        ages = [each + policy.max_age_ms - now_ms for each in sealed]
         return min([again_s, *(max(0.0, each / 1000 + 0.001) for each in ages)])

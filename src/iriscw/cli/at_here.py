@@ -96,7 +96,7 @@ class AtHere:
 
                     await local.machine.tiers.stored()  # that it cannot be read is an error here: nothing is removed
                     selected = [each for each in found if _has(each, asked)]
-                    remove = local.machine.tiers.remove
+                    remove = partial(local.machine.tiers.remove, here_only=True)
                     await retain(candidates(selected), asked.policy, dry_run=asked.dry_run, remove=remove)
                     found = await _listing(local)
             show_listing([each for each in found if _has(each, asked)], form, _COLUMNS, _fields)

@@ -19,6 +19,7 @@ from iriscw.checkpoint.repository.contents import (
     MAX_CHUNK_BYTES,
     MAX_SMALL_BYTES,
     WINDOW_BYTES,
+    digest_of_zeros,
     head_lines,
     read_contents,
     written_contents,
@@ -32,7 +33,7 @@ from iriscw.objects.ports import ObjectExists, ObjectInfo, StoreUnreachable
 from raised import that
 
 BASE = 0x7F0000000000
-ZEROS = Chunk(bytes(32), MAX_CHUNK_BYTES, ChunkPlace("", 0, 0, ChunkCodec.ZEROS))
+ZEROS = Chunk(digest_of_zeros(MAX_CHUNK_BYTES), MAX_CHUNK_BYTES, ChunkPlace("", 0, 0, ChunkCodec.ZEROS))
 
 
 async def kept(folder, artifact="a"):

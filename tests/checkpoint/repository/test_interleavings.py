@@ -203,12 +203,12 @@ async def test_what_it_shares_goes_before_it_refers_to_it(tmp_path, monkeypatch)
     await there.store("a", place, sealed(place, "a"), unseen)
     begun = Storing._begin
 
-    async def late(storing):
+    async def late(storing, source):
         if await there.has("a"):
             await there.remove("a")
             for _ in range(3):
                 await there.collect(grace_s=0)
-        return await begun(storing)
+        return await begun(storing, source)
 
     monkeypatch.setattr(Storing, "_begin", late)
     other = images(tmp_path / "b", memory_of("a", shared=True))

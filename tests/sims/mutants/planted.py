@@ -247,7 +247,7 @@ MUTANTS = (
     _bug(
         "suspended-before-its-freeze-is-known",
         (SUSPENDING, "SuspendDecisions._vacated", "then.stage is Stage.FROZEN", "then.stage is not Stage.RUNS"),
-        first=310,
+        first=610,
     ),
     _bug(
         "room-of-a-suspended-attempt-leaks",

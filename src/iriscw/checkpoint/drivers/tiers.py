@@ -273,8 +273,8 @@ class Tiers:
         there = [folders for folders in self.folders.values() if folders.root.is_dir()]
         return [await anyio.to_thread.run_sync(folders.use) for folders in there]
 
-    async def remove(self, artifact: str) -> None:
-        """Remove an artifact: every copy of it, that in the repository last.
+    async def remove(self, artifact: str, *, here_only: bool = False) -> None:
+        """Remove an artifact: every copy of it, that in the repository last; ``here_only``: not that one.
 
         Raises:
             ArtifactUnknown: there is none.
@@ -286,7 +286,7 @@ class Tiers:
             await anyio.to_thread.run_sync(refuse_if_used, folders, artifact)
         for folders in found:
             await anyio.to_thread.run_sync(folders.remove, artifact)
-        if self.repository is None:
+        if self.repository is None or here_only:
             if not found:
                 raise ArtifactUnknown(f"there is no checkpoint {artifact} here")
             return

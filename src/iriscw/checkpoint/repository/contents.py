@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final, TypeVar
 
 import attrs
@@ -226,6 +227,12 @@ def _read(begins: AttemptLine, between: list[Line], key: str) -> Contents:
     )
 
 
+@lru_cache
+def digest_of_zeros(size_bytes: int) -> bytes:
+    """Return the digest of so many zeros: few sizes are asked for, and most of them are one."""
+    return hashlib.sha256(bytes(size_bytes)).digest()
+
+
 def _chunks(rows: bytes, packs: list[str], more: int) -> Iterator[Chunk]:
     if not rows or len(rows) % ROW.size:
         raise _Refused("a line of chunks is cut off")
@@ -237,7 +244,7 @@ def _chunks(rows: bytes, packs: list[str], more: int) -> Iterator[Chunk]:
         if not 0 < size <= MAX_CHUNK_BYTES or offset + stored > MAX_PACK_BYTES:
             raise _Refused(f"a chunk of {size} bytes, at {offset} of its pack")
         if codec is ChunkCodec.ZEROS:
-            fits, pack = (number, offset, stored) == (0, 0, 0), ""
+            fits, pack = (number, offset, stored, digest) == (0, 0, 0, digest_of_zeros(size)), ""
         else:
             fits = number < len(packs) and more < stored <= more + _most_stored(codec, size)
             fits = fits and (codec is not ChunkCodec.RAW or stored == more + size)

@@ -16,9 +16,9 @@ from typing import Final, TypeAlias
 import attrs
 
 from iriscw.checkpoint.drivers.digests import Digest, open_image
-from iriscw.checkpoint.drivers.repository.encoding import Piece, compressed, digest_of_zeros, encoded, pays
+from iriscw.checkpoint.drivers.repository.encoding import Piece, compressed, encoded, pays
 from iriscw.checkpoint.manifest import PIECE_BYTES
-from iriscw.checkpoint.repository.contents import WINDOW_BYTES
+from iriscw.checkpoint.repository.contents import WINDOW_BYTES, digest_of_zeros
 from iriscw.checkpoint.repository.model import ChunkCodec
 from iriscw.freeze.model import ArtifactRefused
 

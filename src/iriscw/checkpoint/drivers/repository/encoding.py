@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from iriscw.checkpoint.model import ChunkDamaged
@@ -54,12 +53,6 @@ def _compressor(module: Any) -> Any:
     if made is None:
         made = _OF_THREAD.compressor = module.ZstdCompressor(level=LEVEL)
     return made
-
-
-@lru_cache
-def digest_of_zeros(size_bytes: int) -> bytes:
-    """Return the digest of so many zeros: few sizes are asked for, and most of them are one."""
-    return hashlib.sha256(bytes(size_bytes)).digest()
 
 
 def encoded(raw: Piece) -> tuple[ChunkCodec, Piece]:

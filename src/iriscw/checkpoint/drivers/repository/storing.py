@@ -48,6 +48,7 @@ from iriscw.checkpoint.drivers.repository.cutting import (
 from iriscw.checkpoint.drivers.repository.groups import unwrapped
 from iriscw.checkpoint.drivers.repository.objects import RepositoryObjects, new_token
 from iriscw.checkpoint.drivers.repository.packing import Packing
+from iriscw.checkpoint.drivers.repository.protection import SigningKeyMissing
 from iriscw.checkpoint.manifest import open_manifest, summary_of
 from iriscw.checkpoint.model import KeyMissing, Manifest, StoredCheckpoint
 from iriscw.checkpoint.repository.contents import (
@@ -133,7 +134,7 @@ class Storing:
         await self.objects.begin()
         await self._learn(source)
         for _ in range(ATTEMPTS):
-            there = await self._begin()
+            there = await self._begin(source)
             if there is not None:
                 self._check_same(there.contents)
                 if await self._signed(there, source):
@@ -158,7 +159,7 @@ class Storing:
         own = self.objects.protection.own
         return own.key if own is not None else ""
 
-    async def _begin(self) -> _There | None:
+    async def _begin(self, source: Manifest) -> _There | None:
         """Say that this attempt begins; or return what the checkpoint is already, if that is whole as far as is known.
 
         An attempt that has not ended is taken over: whoever made it has died, or begins anew. So is a checkpoint that
@@ -180,7 +181,7 @@ class Storing:
                 elif self._key in ("", there.key):
                     return _There(there, *found)
                 else:
-                    self._check_same(there)
+                    await self._check_again(there, found[0], source)
                     log.warning("checkpoint %s is stored again, encrypted with the key %s", self.artifact, self._key)
         try:
             await self._write_begun(IfAbsent() if found is None else IfMatch(found[1]))
@@ -405,6 +406,22 @@ class Storing:
         except ObjectChanged as error:
             raise StoringDisturbed(f"checkpoint {self.artifact} was changed while it was signed") from error
         return True
+
+    async def _check_again(self, there: Contents, found: SignedHead, source: Manifest) -> None:
+        """Refuse to take a checkpoint that can be seen from sight, unless this machine can put all of it back.
+
+        Raises:
+            ArtifactRefused: a file here is damaged, or what is there is another checkpoint.
+            SigningKeyMissing: it is signed, and would be so no more.
+        """
+        self._check_same(there)
+        if found.signatures and self.objects.protection.signer is None:
+            raise SigningKeyMissing(
+                f"checkpoint {self.artifact} in the repository is signed, and this machine has no key to sign it anew"
+            )
+        known = self._places
+        await self._has_same_files(there, source)  # it reads and compares all of them
+        self._places, self.attempt = known, new_token()
 
     async def _has_same_files(self, there: Contents, source: Manifest) -> bool:
         """Whether contents are made of the very chunks that this machine makes of its files: then none is stored."""
