@@ -174,13 +174,14 @@ def test_a_script_ends_at_the_first_or_second_ctrl_c(start, monkeypatch, run, de
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("run", "delays"),
-    [("asyncio", [0.0, 2.0]), ("asyncio", [0.02, 0.02]), ("asyncio", [0.1, 0.2]), ("anyio", [0.1, 0.1])],
+    [("asyncio", [0.0, 2.0, 2.0]), ("asyncio", [0.02, 0.02]), ("asyncio", [0.1, 0.2]), ("anyio", [0.1, 0.1])],
 )
 def test_a_script_ends_at_the_third_ctrl_c(start, monkeypatch, run, delays):
     """The third Ctrl-C ends the program as it is: it does not hang, and the next cluster removes what it left.
 
     Where the second comes within a millisecond of the first it may hit asyncio while it wakes a task. That task is
-    never woken then, whatever it waits for, and only a third one ends its loop.
+    never woken then, whatever it waits for, and only a third one ends its loop. Two that come at once may be one to the
+    kernel: so then one more is sent.
     """
     program = start("at work", sys.executable, "-c", SCRIPT.format(run=RUNS[run]))
     assert program.interrupt(delays) in INTERRUPTED

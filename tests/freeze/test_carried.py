@@ -94,6 +94,8 @@ def test_no_name_leads_out(path):
         {"target": "b"},
         {"kind": PackedKind.LINK, "size_bytes": 0, "extents": ()},
         {"attributes": (("security.capability", b"x"),)},
+        {"attributes": (("user.\ud800", b"x"),)},
+        {"extents": ((float("inf"), 1),)},
         {"changed_ns": 1 << 63},
     ],
 )

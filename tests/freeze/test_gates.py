@@ -371,6 +371,7 @@ HEIR = TaskIdentity(301, 901, BOOT)
         ({"carried": CARRIED, "files": (INSIDE,)}, {"folder": THERE, "files": (INSIDE,)}, {}, ""),
         ({"carried": CARRIED, "files": (INSIDE,)}, {"folder": THERE, "files": (None,)}, {}, "files"),
         ({"carried": CARRIED, "files": (INSIDE,)}, {"folder": THERE, "host": AWAY, "files": (None,)}, {}, ""),
+        ({"carried": attrs.evolve(CARRIED, path="/attempts/a2")}, {"folder": COMES}, {"force": True}, "folder"),
         ({"carried": CARRIED}, {"folder": attrs.evolve(COMES, free_bytes=9)}, {}, "folder"),
         ({"carried": CARRIED}, {"folder": attrs.evolve(COMES, trouble="no")}, {"force": True}, "folder"),
         ({"carried": CARRIED}, {"folder": attrs.evolve(COMES, standing=FolderStanding.LEFT)}, {}, ""),
@@ -409,7 +410,8 @@ HEIR = TaskIdentity(301, 901, BOOT)
 )
 def test_what_is_otherwise_at_a_thaw(was, found, plan, shut):
     """A second tree, another place, files that a program would stumble over, and too little memory are refused."""
-    kept = Kept(attrs.evolve(FROZEN, **was), Room("/i", "/w"), Sealed(1, "d", 1), returned=(CAME_BACK,))
+    frozen = attrs.evolve(FROZEN, **{"guard": CARRIED.path, **was})
+    kept = Kept(frozen, Room("/i", "/w"), Sealed(1, "d", 1), returned=(CAME_BACK,))
     opened = attrs.evolve(Opened(kept, HOST, CRIU, CudaAbility(False), (), (), (), PLENTY, 5), **found)
     refusal = first_shut(THAW_GATES, ThawPlan("op-2", "op-1", **plan), opened)
     assert (refusal.gate if refusal else "") == shut

@@ -206,7 +206,7 @@ def decode(line: bytes) -> PackedEntry | int:
             target=target,
             attributes=tuple((str(name), b64decode(value, validate=True)) for name, value in attributes),
         )
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise FolderDamaged(f"a line of {PACK} has something else in a field: {line[:80]!a}") from error
     if trouble := _trouble(entry):
         raise FolderDamaged(f"{PACK}: {path[:200]!a}: {trouble}")
@@ -231,6 +231,14 @@ def name_trouble(path: str) -> str:
     return ""
 
 
+def _is_text(name: str) -> bool:
+    """Whether a file system can be told this."""
+    try:
+        return len(name.encode("utf-8", "surrogateescape")) <= MAX_PATH_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
 def _trouble(entry: PackedEntry) -> str:
     if trouble := name_trouble(entry.path):
         return trouble
@@ -242,6 +250,8 @@ def _trouble(entry: PackedEntry) -> str:
         return "only a file has a size"
     if bool(entry.target) != (entry.kind in (PackedKind.LINK, PackedKind.SAME)) or "\0" in entry.target:
         return "it leads somewhere, or nowhere, and should not"
+    if not all(_is_text(each) for each in (entry.target, *(name for name, _ in entry.attributes))):
+        return "where it leads, or the name of an attribute, is none"
     if entry.kind is PackedKind.SAME and (name_trouble(entry.target) or entry.attributes):
         return "the file that it is another name of has no such name"
     if entry.attributes and entry.kind not in (PackedKind.FILE, PackedKind.FOLDER):

@@ -348,7 +348,11 @@ def elsewhere(opened: Opened) -> bool:
 def _folder(plan: ThawPlan, opened: Opened) -> str:
     """Nothing of somebody's is ever put aside for the folder that comes with the checkpoint."""
     carried, sight = opened.kept.frozen.carried, opened.folder
-    if carried is None or sight is None or sight.standing is FolderStanding.SAME:
+    if carried is None:
+        return ""
+    if carried.path != opened.kept.frozen.guard:
+        return f"the folder {carried.path} comes with it, and is not that of its supervisor"
+    if sight is None or sight.standing is FolderStanding.SAME:
         return ""
     if sight.trouble:
         return f"its folder {carried.path} cannot be put in its place: {sight.trouble}"

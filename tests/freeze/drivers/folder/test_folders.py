@@ -12,11 +12,11 @@ import anyio
 import attrs
 import pytest
 
-from iriscw.freeze.carried import PACK, FolderDamaged, FolderInTheWay, FolderUnfit
+from iriscw.freeze.carried import PACK, FolderDamaged, FolderInTheWay, FolderUnfit, PackedEntry, PackedKind
 from iriscw.freeze.drivers.folder import packing, placing
 from iriscw.freeze.drivers.folder.driver import DiskFolders
 from iriscw.freeze.drivers.folder.packing import PackStopped, measure, pack
-from iriscw.freeze.drivers.folder.unpacking import UnpackStopped
+from iriscw.freeze.drivers.folder.unpacking import UnpackStopped, _without_rights
 from iriscw.freeze.model import NoRoom, Outcome
 from iriscw.freeze.traits import CarriedFolder, FolderStanding
 from iriscw.processes.grants import LET_GO, OFFERED, SPENT, TAKEN, Grant, GrantStanding, offer, owner_of, standing_of
@@ -224,6 +224,43 @@ def test_what_is_somebodys_is_left_alone(made, spoil):
     with pytest.raises(FolderInTheWay, check=that(comes_from="placing.place")):
         placing.place(carried, images, "th-1", never())
     assert [*folder.parent.iterdir()] == [folder]
+
+
+def test_a_link_in_the_place_of_its_name_is_not_followed(made, tmp_path, monkeypatch):
+    """Whoever owns the folder above it may put one there: nothing is written where it leads."""
+    folder, images = made
+    carried = packed(folder, images)
+    shutil.rmtree(folder)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    before = placing.unpack
+
+    def swapped(images, carried, top, stop):
+        before(images, carried, top, stop)
+        new, _ = placing._beside(folder, "th-1")
+        new.rename(tmp_path / "aside")
+        new.symlink_to(elsewhere)
+
+    monkeypatch.setattr(placing, "unpack", swapped)
+    with pytest.raises(FolderInTheWay):
+        placing.place(carried, images, "th-1", never())
+    assert [*elsewhere.iterdir()] == []
+    assert not os.path.lexists(folder)
+
+
+@pytest.mark.parametrize(
+    ("user", "folder_of", "kind", "mode"),
+    [
+        (0, 0, PackedKind.FILE, 0o6755),
+        (0, 1000, PackedKind.FILE, 0o0755),
+        (1000, 1000, PackedKind.FILE, 0o4755),
+        (1000, 1000, PackedKind.FOLDER, 0o6755),
+    ],
+)
+def test_nobody_gets_the_rights_of_another(user, folder_of, kind, mode):
+    """A program of one user's folder does not run as another user, or with another group."""
+    entry = PackedEntry("work/run", kind, mode=0o6755, user=user, group=0, changed_ns=0)
+    assert _without_rights(entry, folder_of).mode == mode
 
 
 def test_a_place_that_is_none(made, tmp_path):

@@ -256,7 +256,11 @@ def pack(
     """
     left = most_bytes - sum(each.stat().st_size for each in images.iterdir() if each.name != PACK)
     try:
-        write_mark(Path(carried.path), carried.checkpoint)
+        top = os.open(carried.path, _FOLDER)
+        try:
+            write_mark(Path(f"/proc/self/fd/{top}"), carried.checkpoint)
+        finally:
+            os.close(top)
         target = os.open(images / PACK, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(target, "wb", buffering=PIECE_BYTES) as file:
             writing = _Writing(file, left, stop, report)

@@ -123,13 +123,18 @@ def place(carried: CarriedFolder, images: Path, operation: str, stop: threading.
         top = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             unpack(images, carried, top, stop)
+            opened = Path(
+                f"/proc/self/fd/{top}"
+            )  # whoever owns the folder above may put a link in the place of its name
+            write_mark(opened, carried.checkpoint, operation)
+            write_atomic(opened / LET_GO, b"")
+            if os.geteuid() == 0:
+                os.chown(opened / LET_GO, carried.user, -1, follow_symlinks=False)
+                os.chown(top, carried.user, -1)
+            if not os.path.samestat(os.fstat(top), os.lstat(new)):
+                raise FolderInTheWay(f"somebody put something else in the place of {new}")
         finally:
             os.close(top)
-        write_mark(new, carried.checkpoint, operation)
-        write_atomic(new / LET_GO, b"")
-        for each in (new / LET_GO, new):
-            if os.geteuid() == 0:
-                os.chown(each, carried.user, -1, follow_symlinks=False)
     except OSError as error:
         if error.errno in _FULL:
             raise NoRoom(

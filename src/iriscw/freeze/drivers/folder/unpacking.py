@@ -62,9 +62,10 @@ def unpack(images: Path, carried: CarriedFolder, top: int, stop: threading.Event
     with os.fdopen(descriptor, "rb", buffering=PIECE_BYTES) as file:
         if file.readline(len(MAGIC)) != MAGIC:
             raise FolderDamaged(f"{PACK} is of another version, or none of ours")
-        for entry in _entries(file, reading):
+        for found in _entries(file, reading):
             if stop.is_set():
                 raise UnpackStopped
+            entry = _without_rights(found, carried.user)
             if entry.kind is PackedKind.FOLDER:
                 folders.append(entry)
             unpacking.make(entry, file)
@@ -74,6 +75,14 @@ def unpack(images: Path, carried: CarriedFolder, top: int, stop: threading.Event
         raise FolderDamaged(f"{PACK} has {len(reading.kinds)} entries, and the manifest says {carried.files}")
     for entry in reversed(folders):  # those within first: to write into a folder changes its time
         unpacking.finish_folder(entry)
+
+
+def _without_rights(entry: PackedEntry, user: int) -> PackedEntry:
+    """Return an entry that gives nobody the rights of another user or group than the folder's own."""
+    taken = stat.S_ISUID if entry.user != user else 0
+    if user and entry.kind is not PackedKind.FOLDER:
+        taken |= stat.S_ISGID
+    return attrs.evolve(entry, mode=entry.mode & ~taken)
 
 
 def _entries(file: BinaryIO, reading: PackReading) -> Iterator[PackedEntry]:
