@@ -551,6 +551,14 @@ class BoundedProtocol(H2Protocol):
         if not self.connection.is_closing():
             self.connection.flush()
 
+    def eof_received(self) -> None:
+        """Close once the peer has: what waits to be sent to it is not waited for longer than at any other close.
+
+        asyncio would wait until all of it has left. A peer that gave the connection up takes nothing any more, and if
+        the network loses what is sent there, the kernel says so after a quarter of an hour.
+        """
+        self.connection.close()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """End every call of the connection."""
         super().connection_lost(exc)

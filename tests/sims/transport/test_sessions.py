@@ -11,7 +11,7 @@ from unittest import mock
 
 import anyio
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 from transport_world import FOUND_AND_SHRUNK, LIMITS, NOTICE_S, faults_of_any_kind, seeds
 
 from profiles import examples
@@ -182,6 +182,7 @@ def order(uid: str) -> v1.RunAttempt:
 
 @examples(15, FOUND_AND_SHRUNK)
 @given(seeds, faults_of_any_kind, st.lists(st.integers(0, 60), min_size=1, max_size=4))
+@example(seed=0, faults=[Fault(FaultKind.HALF_OPEN_UP, 0.006, 0.001)], moments=[0])  # closed with much still to be sent
 def test_a_broken_stream_is_opened_again_and_syncs(tmp_path_factory, seed, faults, moments) -> None:
     """Whatever breaks, soon after the last fault the worker has run every order once, and the controller has each end
     and each log whole: nothing twice, nothing missing.
