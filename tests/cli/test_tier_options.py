@@ -71,7 +71,9 @@ def test_keys_are_named_by_options_or_by_variables(monkeypatch):
     monkeypatch.setenv("IRISCW_SIGN_WITH", "/keys/mine:/keys/other")
     with pytest.raises(click.UsageError):
         keys_of(_parsed())
+    monkeypatch.setenv("IRISCW_SIGN_WITH", "/keys/mine")
     monkeypatch.delenv("IRISCW_REPOSITORY")
+    assert keys_of(_parsed()).sign_with == Path("/keys/mine")
     for option in (("--trust", "/a"), ("--accept-unprotected",)):  # of nothing
         with pytest.raises(click.UsageError):
             keys_of(_parsed(*option))

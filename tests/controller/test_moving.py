@@ -291,6 +291,25 @@ async def test_what_is_stored_is_removed_by_any_that_has_the_repository(world):
         await other.end(removal.operation_id, "removed")
 
 
+async def test_an_agent_that_has_another_repository_by_now(world):
+    """Nobody can say in which of them the checkpoint lies: it is not stored."""
+    found = []
+    async with anyio.create_task_group() as tasks:
+        async with agent_of(world, "n1", repository=URL) as agent:
+
+            async def store():
+                found.append(await done(moves_of(world), "store", StoreCheckpoint("store-u-1", "u", "ck-1", "n1")))
+
+            tasks.start_soon(store)
+            operation = (await agent.order()).operation_id
+        await until_state(world, v1.NodeState.UNKNOWN)
+        async with agent_of(world, "n1", repository=f"{URL}/other") as agent:
+            await agent.order()
+            await agent.end(operation, "moved")
+            await until(lambda: found)
+    assert (found[0].repository, URL in found[0].reason) == ("", True)
+
+
 async def test_one_node_that_is_gone_keeps_no_other_from_removing(world):
     """What cannot be removed there is told once the others have removed theirs."""
     async with agent_of(world, "n2", repository=URL) as other, anyio.create_task_group() as tasks:

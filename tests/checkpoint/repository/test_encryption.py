@@ -12,7 +12,7 @@ from repository_stage import PAGE, contents_of, images, noise, repository, seale
 
 from iriscw.checkpoint.drivers.repository.key_files import KeyFiles, KeyFileUnusable, opened_keys
 from iriscw.checkpoint.drivers.repository.primitives import InvalidKey, secret_keys_of
-from iriscw.checkpoint.drivers.repository.protection import EncryptionKeyMissing
+from iriscw.checkpoint.drivers.repository.protection import EncryptionKeyMissing, SigningKeyMissing
 from iriscw.checkpoint.drivers.repository.storing import CheckpointTaken
 from iriscw.checkpoint.model import KeyMissing, NotEncrypted
 from iriscw.checkpoint.repository.contents import (
@@ -218,6 +218,20 @@ async def test_keys_change_one_after_the_other(tmp_path):
     other = images(tmp_path / "other", {BASE: noise(2, 1)})
     with pytest.raises(CheckpointTaken):
         await as_seen_by(there, encrypting(3, (2,))).store("a", other, sealed(other, "a"), unseen)
+
+
+async def test_nothing_goes_from_sight_that_cannot_be_put_back(tmp_path):
+    """Whoever encrypts anew has all files whole, and signs what was signed: else what is there stays as it is."""
+    there, place = await kept(tmp_path, both())
+    text = sealed(place, "a")
+    newer = encrypting(2, (1,))
+    with pytest.raises(SigningKeyMissing):
+        await as_seen_by(there, newer).store("a", place, text, unseen)
+    (large,) = [each for each in place.iterdir() if each.name.startswith("pages-")]
+    large.write_bytes(bytes(large.stat().st_size))
+    with pytest.raises(ArtifactRefused, check=that(names=large.name)):
+        await as_seen_by(there, attrs.evolve(newer, signer=both().signer)).store("a", place, text, unseen)
+    await as_seen_by(there, both()).verify("a", unseen)
 
 
 async def test_plain_checkpoints_are_refused_by_whoever_has_keys(tmp_path):

@@ -1,5 +1,6 @@
 """A repository that somebody else may write into: what lies in it takes no more than it was given."""
 
+import contextlib
 import hashlib
 import threading
 from itertools import pairwise
@@ -81,6 +82,16 @@ async def test_a_chunk_that_takes_more_than_it_is(tmp_path, codec):
     read_contents(text(most), "a", shown.attempt)
     with pytest.raises(ArtifactRefused, check=that(names=most + more)):
         read_contents(text(most + more), "a", shown.attempt)
+
+
+async def test_zeros_that_are_none(tmp_path):
+    """No byte of them is stored, so nothing is compared when they are read: their digest has to be that of zeros."""
+    there, _ = await kept(tmp_path)
+    contents = await there.objects.contents((await there.objects.shown("a"))[0])
+    for chunk, refused in ((ZEROS, False), (attrs.evolve(ZEROS, digest=bytes(32)), True)):
+        text = written_contents(attrs.evolve(contents, files=(*contents.files, StoredFile("more.img", (chunk,)))))
+        with pytest.raises(ArtifactRefused) if refused else contextlib.nullcontext():
+            read_contents(text, "a", contents.attempt)
 
 
 async def test_contents_that_lie(tmp_path):

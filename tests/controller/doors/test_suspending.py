@@ -9,12 +9,12 @@ from doors.test_agents import until_state
 from test_moving import SUPERVISOR, agent_of, running, suspending
 
 from iriscw._errors import ActorStopped, InvalidArgument, NoSuchActor
-from iriscw.controller.doors.freezing import NodesDoor
+from iriscw.controller.doors.freezing import NodesDoor, _stays
 from iriscw.controller.errors import JobUnavailable
 from iriscw.jobs.errors import TaskNotRunning
 from iriscw.nodes.errors import AgentAway, CheckpointNeeded, NoSuchNode, TaskOutOfReach
 from iriscw.nodes.messages import DescribeNode, FindOrder
-from iriscw.nodes.model import CheckpointRow, NodeState
+from iriscw.nodes.model import CheckpointRow, MoveOrder, NodeState, Order, RemoveOrder, ThawOrder, VerifyOrder
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied
 from raised import that
@@ -74,6 +74,26 @@ async def test_what_a_suspended_task_consists_of_is_left_alone(world):
         away.keep = True
         await world.call("MoveCheckpoint", away, v1.OrderStatus)
         assert (await agent.order(1)).move.keep
+
+
+HERE = CheckpointRow("ck-1", "ram", 1)
+
+
+@pytest.mark.parametrize(
+    ("order", "row", "stays"),
+    [
+        (Order("", move=MoveOrder("ck-1", "disk")), HERE, True),
+        (Order("", move=MoveOrder("ck-1", "disk")), None, False),
+        (Order("", move=MoveOrder("ck-1", "repository")), HERE, False),
+        (Order("", move=MoveOrder("ck-1", "repository", keep=True)), HERE, True),
+        (Order("", verify=VerifyOrder("ck-1")), None, True),
+        (Order("", remove=RemoveOrder("ck-1")), HERE, False),
+        (Order("", thaw=ThawOrder("ck-1")), HERE, False),
+    ],
+)
+def test_what_leaves_a_suspended_task_its_checkpoint(order, row, stays):
+    """It goes on from any tier of its node; to read it harms nobody."""
+    assert _stays(order, row) is stays
 
 
 @pytest.mark.parametrize("method", ["SuspendTask", "ResumeTask"])
