@@ -182,6 +182,16 @@ def test_what_a_late_create_brought_is_deleted_too(lived, pool):
     assert runs(lived.send(PoolSeen(fresh))) == []
 
 
+def test_what_took_the_name_of_a_pool_that_is_gone_is_deleted_too(lived, pool):
+    """Its slice still waits for its pods then; it did not end before the newcomer was gone, and nobody removed that."""
+    lived.send(Dismiss("enough"))
+    lived.ring("pods")
+    lived.send(Failed("pool", DeleteNodePool(NAME, lived.it.pool_uid), Gone("x")))
+    assert runs(lived.send(PoolSeen(pool(uid="u99")))) == [DeleteNodePool(NAME, "u99")]
+    lived.send(Failed("pool", DeleteNodePool(NAME, "u99"), Gone("x")))
+    assert lived.it.pool_gone
+
+
 def test_the_absence_of_another_pool_says_nothing(lived):
     """Only the uid that was to be deleted can be gone."""
     lived.send(Dismiss("enough"))

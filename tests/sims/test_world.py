@@ -39,6 +39,7 @@ REGRESSIONS = {
 
 RESTARTS = {
     5: "workers that went while the controller was down, of a slice that stayed, were waited for",
+    167: "a pool that took the name of one that had gone while its slice's pods had not was never deleted",
     53: "a slice was removed for having been idle before the disk was full",
     2712: "a worker was told to forget an end of which a job had not heard, because the journal took nothing",
     1121234: "an end on a worker whose pod had gone, untold: for the check its slice had been idle before",

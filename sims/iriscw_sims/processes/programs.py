@@ -103,7 +103,7 @@ def program_of(
     if len(containers) != 1 or pod["spec"].get("initContainers"):
         raise CannotRun("only pods of one container are run as processes")
     container = containers[0]
-    mounts, files, plain = _mounted(pod, container, read, _Roots(folder, node_folder, claims_folder))
+    mounts, files, plain, expected = _mounted(pod, container, read, _Roots(folder, node_folder, claims_folder))
     scene = _Scene(mounts, stage.names, loopback_of(str(nested(pod, "status", "podIP") or LOOPBACK)))
     told = dict(_variables(pod, container, read))
     environment = {**stage.environment, **{name: scene.text(value) for name, value in told.items()}}
@@ -115,7 +115,7 @@ def program_of(
         argv=tuple(scene.text(_expanded(str(each), told)) for each in argv),
         environment=environment,
         files={path: scene.content(content) if path in plain else content for path, content in files.items()},
-        folders=tuple(mounts.values()),
+        folders=tuple(place for path, place in mounts.items() if path not in expected),
     )
 
 
@@ -173,19 +173,26 @@ class _Roots:
 
 def _mounted(
     pod: Json, container: Json, read: Read, roots: _Roots
-) -> tuple[dict[str, Path], dict[Path, bytes], set[Path]]:
-    """Return the folder that stands for each mount path, the files in them, and which of these are of ConfigMaps."""
+) -> tuple[dict[str, Path], dict[Path, bytes], set[Path], set[str]]:
+    """Return the folder that stands for each mount path, the files in them, which of these are of ConfigMaps, and which
+    paths must be there already: the kubelet does not make a folder of the type ``Directory`` either.
+    """
     volumes = {each["name"]: each for each in pod["spec"].get("volumes") or ()}
     mounts: dict[str, Path] = {}
     files: dict[Path, bytes] = {}
     plain: set[Path] = set()
+    expected: set[str] = set()
     for mount in container.get("volumeMounts") or ():
         path = str(mount["mountPath"]).rstrip("/")
         volume = volumes[mount["name"]]
         if mount.get("subPath"):
             raise CannotRun(f"{path}: sub-paths of volumes are not stood in for")
         if "hostPath" in volume:
-            mounts[path] = _below(roots.node, str(volume["hostPath"]["path"]))
+            mounts[path] = place = _below(roots.node, str(volume["hostPath"]["path"]))
+            if volume["hostPath"].get("type") == "Directory":
+                expected.add(path)
+                if not place.is_dir():
+                    raise CannotRun(f"{volume['hostPath']['path']} is not there")
             continue
         if "persistentVolumeClaim" in volume:
             claim = str(volume["persistentVolumeClaim"]["claimName"])
@@ -196,7 +203,7 @@ def _mounted(
             files[_below(place, name)] = content
             if "configMap" in volume:
                 plain.add(_below(place, name))
-    return mounts, files, plain
+    return mounts, files, plain, expected
 
 
 def _content(pod: Json, volume: Json, read: Read) -> Iterator[tuple[str, bytes]]:

@@ -33,6 +33,7 @@ def pod(**container):
         {"name": "scratch", "emptyDir": {}},
         {"name": "cache", "hostPath": {"path": "/mnt/local/cache"}},
         {"name": "state", "persistentVolumeClaim": {"claimName": "journal"}},
+        {"name": "attempt", "hostPath": {"path": "/attempt", "type": "Directory"}},
     ]
     labels = {"app": "x"}
     return {
@@ -101,6 +102,17 @@ def test_mounted_folders_are_folders_of_ours():
         Path("/f/scratch"),
         NODE / "mnt/local/cache",
     }
+
+
+def test_a_folder_that_must_be_there_is_not_made(tmp_path):
+    """The kubelet refuses the pod. Made anew, it would be what a worker had just removed."""
+    asked = pod(command=["x", "/a/b"], volumeMounts=[{"name": "attempt", "mountPath": "/a"}])
+    where = {**FOLDERS, "node_folder": tmp_path}
+    with pytest.raises(CannotRun, check=that(names="/attempt")):
+        program_of(asked, OBJECTS.get, Stage(), **where)
+    (tmp_path / "attempt").mkdir()
+    found = program_of(asked, OBJECTS.get, Stage(), **where)
+    assert (found.argv[1], found.folders) == (str(tmp_path / "attempt/b"), ())
 
 
 def test_paths_in_configuration_are_those_of_ours():

@@ -105,10 +105,12 @@ def briefed(piece: Slice, message: SliceBriefed, ctx: Context) -> Outcome:
 def _observe(piece: Slice, pool: NodePool, ctx: Context) -> list[Command]:
     """Take note of the pool as it is, whoever showed it."""
     other = bool(piece.pool_uid) and piece.pool_uid != pool.uid
+    fresh = other or piece.pool_gone
     piece.pool, piece.pool_uid, piece.pool_gone = pool, pool.uid, False
     if piece.state in GOING:
-        # One that a create brought after its answer was given up on, or that is still going.
-        fresh = other and piece.state is SliceState.DELETING
+        # Fresh is one that a create brought after its answer was given up on, or that took the name of one that is
+        # gone. One that is still going, or that is looked for, has its deletion under way.
+        fresh = fresh and piece.state is SliceState.DELETING
         return delete(piece) if fresh else []
     if piece.state is SliceState.FAILED:
         return []
