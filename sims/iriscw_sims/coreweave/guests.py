@@ -163,11 +163,14 @@ class Guest:
         self.stage = Stage.OVER
 
 
+SCATTER = 2_654_435_761
+"""An odd number, about 2 to the 32nd by the golden ratio: its multiples lie far apart."""
+
 OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
-def status_of(guest: Guest, machine: Machine, stamp: str) -> Json:
-    """Return the status that a kubelet writes, as a merge patch of it."""
+def status_of(guest: Guest, machine: Machine, stamp: str, first_address: int = 1) -> Json:
+    """Return the status that a kubelet writes, as a merge patch of it; ``first_address`` is that of the cluster."""
     status: Json = {
         "phase": guest.phase,
         "conditions": _conditions(guest, stamp),
@@ -179,13 +182,16 @@ def status_of(guest: Guest, machine: Machine, stamp: str) -> Json:
         "message": guest.message if guest.failed else None,
     }
     if guest.stage is not Stage.CREATING and guest.started:
-        address = machine.address if guest.item["spec"].get("hostNetwork") else _pod_address(guest)
+        address = machine.address if guest.item["spec"].get("hostNetwork") else pod_address(guest.uid, first_address)
         status |= {"podIP": address, "podIPs": [{"ip": address}]}
     return status
 
 
-def _pod_address(guest: Guest) -> str:
-    digest = int(guest.uid[:8], 16)
+def pod_address(uid: str, first_address: int) -> str:
+    """Return the address of a pod that has a network of its own. Clusters whose nodes begin elsewhere give others: a
+    pod's uid is drawn from the seed, so clusters of one seed have the same.
+    """
+    digest = int(uid[:8], 16) + (first_address - 1) * SCATTER & 0xFFFFFFFF
     return f"10.{200 + digest % 50}.{digest >> 8 & 255}.{digest >> 16 & 255}"
 
 

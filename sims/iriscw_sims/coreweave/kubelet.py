@@ -99,7 +99,7 @@ class Kubelets:
         machine = guest.machine
         if machine is None or guest.removed or not machine.up:
             return
-        status = status_of(guest, machine, self.site.stamp_of(machine))
+        status = status_of(guest, machine, self.site.stamp_of(machine), self.site.settings.first_address)
         guest.item = self.site.patch(f"{guest.path}/status", guest.item, {"status": status}, KUBELET)
 
     # Containers

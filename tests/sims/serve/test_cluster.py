@@ -7,6 +7,7 @@ from serve_caller import MERGE, Caller
 
 from iriscw._errors import InvalidArgument
 from iriscw_sims.coreweave.crd import POOLS
+from iriscw_sims.coreweave.guests import pod_address
 from iriscw_sims.coreweave.settings import QUICK
 from iriscw_sims.serve.cluster import BLOCK_ADDRESSES, WHOLE_GRACE, delays_of, of_processes
 from iriscw_sims.serve.server import SimServer
@@ -112,4 +113,5 @@ def test_clusters_of_processes_side_by_side_have_addresses_of_their_own(monkeypa
         monkeypatch.setattr("os.getpid", lambda pid=pid: pid)
         firsts.append(of_processes(QUICK).first_address)
     assert firsts[1] - firsts[0] == BLOCK_ADDRESSES
+    assert len({pod_address("0123abcd-0", first) for first in (1, *firsts)}) == 3  # and pods at their own
     assert of_processes(QUICK).stop == WHOLE_GRACE
