@@ -2,13 +2,17 @@
 
 The nodes are two names on this machine: each has an agent with a state folder and a tier "ram" of its own, and workers
 that say its name. The second one has a mount namespace of its own, in which the kernel names another boot: so gates see
-another machine. What the first node has of the task is removed before it goes on: its agent and its folders.
+another machine. It has a network of its own, too, of which the first one knows nothing. What the first node has of the
+task is removed before it goes on: its agent and its folders.
 """
 
+import asyncio
 import shutil
+import socket
 import subprocess
 import sys
 import uuid
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -22,7 +26,35 @@ from real_trees import why_not
 from test_moved_tasks import only_task, submit, until
 from test_node_agents import PATIENCE_S, AgentProcess, until_node
 
+from iriscw.freeze.drivers.namespace.entering import CLONE_NEWNET, within
+
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
+
+
+@asynccontextmanager
+async def reached(address, holder):
+    """Lead what is dialled at an address here to the same address in the network of a process."""
+    host, _, port = address.rpartition(":")
+
+    def dialled():
+        with Path(f"/proc/{holder.pid}/ns/net").open() as network:
+            # A socket stays in the network in which it was made.
+            return within([(network.fileno(), CLONE_NEWNET)], lambda: socket.create_connection((host, int(port))))
+
+    async def relay(reader, writer):
+        other_reader, other_writer = await asyncio.open_connection(sock=dialled())
+        await asyncio.gather(pump(reader, other_writer), pump(other_reader, writer), return_exceptions=True)
+
+    async def pump(source, sink):
+        try:
+            while data := await source.read(1 << 16):
+                sink.write(data)
+                await sink.drain()
+        finally:
+            sink.close()
+
+    async with await asyncio.start_server(relay, host, int(port)):
+        yield
 
 
 class Nodes:
@@ -49,10 +81,10 @@ class Nodes:
         }
 
     async def restart_on(self, node, holder):
-        """Have a new controller, in the mount namespace of a process, put new workers there; agents come there, too."""
+        """Have a new controller, in the namespaces of a process, put new workers there; agents come there, too."""
         await self.controller.kill()
         write_config(self.controller.folder, **self.on(node))
-        self.inside = ["nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", "--"]
+        self.inside = ["nsenter", f"--target={holder.pid}", "--mount", "--net", "--"]
         command = self.controller.command()
         self.controller.command = lambda: [*self.inside, *command]
         await self.controller.start()
@@ -84,11 +116,11 @@ class Nodes:
 
 @pytest.fixture
 def holder(tmp_path):
-    """A process in a mount namespace of its own, where the kernel says that it was started another time."""
+    """A process with a network and mounts of its own, where the kernel says that it was started another time."""
     other = tmp_path / "boot_id"
     other.write_text(f"{uuid.uuid4()}\n")
-    code = f"mount --bind {other} /proc/sys/kernel/random/boot_id && echo ready && exec sleep 1000"
-    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", code]
+    code = f"mount --bind {other} /proc/sys/kernel/random/boot_id && ip link set lo up && echo ready && exec sleep 1000"
+    argv = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", code]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as made:
         assert made.stdout.readline() == "ready\n"
         yield made
@@ -128,7 +160,7 @@ async def test_it_goes_on_on_another_node(nodes, holder):
         (attempt,) = (nodes.controller.state_dir / "cache").glob(f"*/*/attempts/{before.attempts[0].uid}")
         shutil.rmtree(attempt)
         await nodes.restart_on("n2", holder)
-        async with nodes.controller.client() as client:
+        async with reached(nodes.controller.address, holder), nodes.controller.client() as client:
             await nodes.agent(client, "n2")
             job = await client.job(job.id)
             await client.resume(job)
