@@ -219,6 +219,7 @@ def test_the_last_copy_stays_when_it_cannot_be_read(tmp_path, silent):
 ACTS = ("pin", "thaw", "remove", "copy", "lose")
 
 
+@pytest.mark.sampled(3, by="act")
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize(("source", "target"), WAYS[:3])

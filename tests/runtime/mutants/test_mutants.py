@@ -79,10 +79,9 @@ def test_a_slice_of_the_planted_bugs_is_found(name, tmp_path):
     find(name, tmp_path)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_its_place_is_there(mutant):
-    """Every planted bug still fits the source."""
-    assert sources(mutant, SOURCE)
+def test_its_place_is_there():
+    """Every planted bug still fits the source; what does not says so by itself."""
+    assert [mutant.name for mutant in MUTANTS if not sources(mutant, SOURCE)] == []
 
 
 @pytest.mark.slow
