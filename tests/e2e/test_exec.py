@@ -28,6 +28,15 @@ SMALL = Resources(cpu="250m", memory="64MiB")
 PATIENCE_S = 60
 
 
+@pytest.fixture
+async def cluster(shared_cluster):
+    """The one of this file, without the jobs of a test when it is over."""
+    yield shared_cluster
+    for job in await shared_cluster.client.jobs():
+        await job.terminate()
+        await job.wait()
+
+
 async def running(client, *argv, **more):
     """Return a job whose tasks have all said that they are there."""
     job = await client.submit(Command(argv), name="watched", resources=SMALL, **more)
