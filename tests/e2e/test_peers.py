@@ -26,6 +26,12 @@ PATIENCE_S = 60
 """A cluster on a busy machine; each step takes a second or two otherwise."""
 
 
+@pytest.fixture
+def cluster(shared_cluster):
+    """The one of this file."""
+    return shared_cluster
+
+
 def echoes(port):
     """Listen as the variables say, say where others get through, and answer one of them."""
     with socket.create_server((os.environ["IRIS_BIND_HOST"], int(os.environ[f"IRIS_PORT_{port.upper()}"]))) as door:

@@ -91,6 +91,7 @@ def test_nothing_is_found_without_a_bug(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in MUTANT_NAMES if name not in SLICE])
 def test_each_planted_bug_is_found(name, tmp_path):
     """All others are found too."""

@@ -34,6 +34,7 @@ def test_a_slice_of_them_is_found(name, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in BY_NAME if name not in QUICK])
 def test_each_is_found(name, tmp_path):
     """All others are found too."""

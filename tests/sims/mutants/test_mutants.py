@@ -25,6 +25,7 @@ def test_a_slice_of_the_planted_bugs_is_found(name, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in BY_NAME if name not in SLICE])
 def test_each_planted_bug_is_found(name, tmp_path):
     """All others are found too."""
