@@ -43,6 +43,7 @@ def run(folder, reason, *arguments, **environment):
     return done.returncode, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [pytest.param((), id="one process"), pytest.param(("-n", "1"), id="workers", marks=pytest.mark.slow)],

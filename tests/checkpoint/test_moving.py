@@ -80,6 +80,7 @@ def test_bytes_are_told(tmp_path):
 # Whoever dies
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize(("source", "target"), WAYS)
 def test_death_at_each_record(tmp_path, source, target, keep):

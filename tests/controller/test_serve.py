@@ -108,6 +108,7 @@ async def test_what_was_there_before_is_not_looked_at_by_collections(tmp_path: P
     assert looked_at[0] < gc.get_freeze_count() / 100
 
 
+@pytest.mark.slow
 def test_port_in_use(tmp_path: Path) -> None:
     """A port that is taken is one line that names it, and an exit code."""
     with socket.socket() as taken:

@@ -164,6 +164,7 @@ else:
 """What ``torch.distributed`` and JAX do to begin: rank 0 listens at the master's port, all others meet it there."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails_once", [False, pytest.param(True, marks=pytest.mark.slow)])
 async def test_a_gang_meets(tmp_path, fails_once):
     """Four members on two workers find each other by the variables of torchrun and JAX; so they do after a retry."""

@@ -77,6 +77,7 @@ def test_seeds_that_found_something_hold(seed):
     assert not run.violations, run.report
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", RESTARTS)
 def test_seeds_that_found_something_around_a_restart_hold(seed):
     """What was found once stays fixed."""

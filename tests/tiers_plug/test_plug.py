@@ -67,6 +67,7 @@ def command(site, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_the_command_knows_it(command):
     """Its name and a budget for it are in the help; a name that no tier has is told those that there are."""
     said = command("checkpoint", "--help").stdout

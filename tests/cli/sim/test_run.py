@@ -68,6 +68,7 @@ def test_faults_are_counted(iriscw):
         assert f"{count:>8}  {name}\n" in err
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("planted", [False, True])
 def test_a_picture_is_drawn(iriscw, tmp_path, monkeypatch, planted):
     """Of the first seed that is broken, or else of the last."""

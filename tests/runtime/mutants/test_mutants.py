@@ -73,6 +73,7 @@ def find(name, folder):
     sys.stdout.write(f"{name}: {report}\n")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SLICE)
 def test_a_slice_of_the_planted_bugs_is_found(name, tmp_path):
     """Some planted bugs are found whenever tests run."""

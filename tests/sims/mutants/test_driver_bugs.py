@@ -26,6 +26,7 @@ def test_all_named_bugs_together_are_forty_at_least():
     assert len(names) == len({*names}) >= 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_slice_of_them_is_found(name, tmp_path):
     """Some are looked for whenever tests run."""

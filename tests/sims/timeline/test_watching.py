@@ -72,6 +72,7 @@ def test_every_end_has_a_cause(seed, replayed):
     assert silent == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_job_and_slice_has_its_whole_life(seed, replayed):
     """Each job that was accepted has a lane and an outcome; each slice that is gone left its lane."""
