@@ -57,6 +57,7 @@ def test_a_skip_that_nobody_expects_fails_ci(tmp_path, arguments):
     assert run(tmp_path, "no API at hand", *arguments)[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("reason", "lacks", "status"),

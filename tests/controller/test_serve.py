@@ -136,6 +136,7 @@ def test_configuration_that_cannot_be(tmp_path: Path, text: str, monkeypatch, ca
     assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_a_closed_terminal_stops_it(tmp_path: Path) -> None:
     """SIGHUP stops it as SIGTERM does."""
     process = Process(tmp_path)

@@ -187,6 +187,7 @@ async def test_what_cannot_be_run_has_a_name(cluster):
             await job.exec(["true"], task=task)
 
 
+@pytest.mark.slow
 async def test_a_worker_that_cannot_reach_its_controller(monkeypatch, tmp_path):
     """Its slice says what is found in its pod."""
     monkeypatch.setattr(unregistered, "ROUND_S", 0.1)

@@ -65,6 +65,7 @@ async def test_what_cannot_be_sent(cluster):
     await still_serves(cluster.client)
 
 
+@pytest.mark.slow
 async def test_a_missing_binary(cluster):
     """A program that is not there fails the task, once, by name."""
     job = await cluster.client.submit(Command(["/no/such/program"]), name="missing", resources=SMALL)

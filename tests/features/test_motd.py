@@ -138,6 +138,7 @@ def test_a_controller_has_it(environment, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_its_command_is_listed(environment, tmp_path):
     """Help shows it behind those that are built in."""
     words = [sys.executable, "-c", "from iriscw.cli import main; main()", "--help"]

@@ -79,7 +79,7 @@ def test_a_job_runs_on_it(environment, tmp_path):
     assert (tmp_path / "state" / "platform" / "paint").read_text(encoding="utf-8") == "green"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -78,6 +78,7 @@ def test_the_command_knows_it(command):
     assert "there is no tier 'cellar': there are ram, disk, loft" in refused.stderr
 
 
+@pytest.mark.slow
 def test_an_operation_of_it_waits_for_it(command, tmp_path):
     """One that was begun in its tier is left alone by a command that would look elsewhere."""
     folder = tmp_path / "state" / "operations" / "ck-1"

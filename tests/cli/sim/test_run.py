@@ -52,6 +52,7 @@ def test_a_broken_seed_is_code_1(iriscw, broken):
     assert err.splitlines()[-1] == "iriscw: seed 41 violates an invariant; `iriscw sim replay 41` tells the story"
 
 
+@pytest.mark.slow
 def test_all_broken_seeds_are_named(iriscw, broken):
     """Without --until-broken the search goes on; reports beyond the first are not repeated for ever."""
     code, out, err = iriscw("sim", "run", "--seeds", "4", "--first", "41", "-o", "json")

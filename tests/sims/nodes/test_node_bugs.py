@@ -18,6 +18,7 @@ from planting import find  # noqa: E402
 BUGS = {mutant.name: mutant for mutant in MUTANTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SLICE)
 def test_a_slice_of_the_planted_bugs_is_found(name, tmp_path):
     """Some planted bugs are found whenever tests run."""

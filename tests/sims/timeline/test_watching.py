@@ -128,6 +128,7 @@ def test_standing_still_is_a_span_of_its_length(calm):
     assert 0 <= spans[1].began - 30 * SECOND <= 2 * SECOND
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "state"), [("disk stalls", "stalled"), ("disk full", "full")])
 def test_trouble_of_the_disk_is_a_span(calm, kind, state):
     """The disk's lane shows how long it took nothing."""
