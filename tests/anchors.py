@@ -5,6 +5,7 @@ there exactly once is an error, not a pass: when that code changes, so does the 
 """
 
 import ast
+import functools
 import itertools
 import textwrap
 from collections.abc import Iterator
@@ -78,7 +79,7 @@ def changed(text: str, edit: Edit) -> str:
     Raises:
         NotFoundOnce: the place is not there exactly once.
     """
-    found = list(_places(_scope(ast.parse(text), edit.where), edit.old))
+    found = list(_places(_scope(_parsed(text), edit.where), edit.old))
     if len(found) != 1:
         raise NotFoundOnce(f"{len(found)} places in {edit.where or 'the body'} of {edit.module} are {edit.old!r}")
     first, column, last, after = found[0]
@@ -88,6 +89,11 @@ def changed(text: str, edit: Edit) -> str:
     if _item(edit.old):
         new = new.removeprefix("{").removesuffix("}")
     return (data[: starts[first - 1] + column] + new.encode() + data[starts[last - 1] + after :]).decode()
+
+
+@functools.lru_cache(maxsize=128)  # many bugs are of one module
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def _scope(tree: ast.Module, where: str) -> ast.AST:

@@ -1,11 +1,9 @@
 """What all tests share: which of them run by default, and the parsed sources."""
 
-import ast
 import os
 import signal
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -15,13 +13,11 @@ sys.path.insert(0, str(Path(__file__).parent))  # for skips and its kin
 
 import catalogue_report
 
+import parsed
 import profiles
 import sampling
 import skips
 from garbage import lasting
-
-ROOT = Path(__file__).resolve().parents[1]
-SOURCE_ROOTS = (ROOT / "src", ROOT / "sims")
 
 profiles.register()
 
@@ -71,47 +67,13 @@ def claims_of_ours(monkeypatch):
     monkeypatch.setattr(claims, "PREFIX", f"iriscw-tests-{os.getpid()}-")
 
 
-class Source(NamedTuple):
-    """One module of ours: ``path`` is relative to the repository."""
-
-    module: str
-    path: Path
-    text: str
-    tree: ast.Module
-
-    @property
-    def lines(self):
-        """How many lines the file has."""
-        return self.text.count("\n")
-
-
-def _module_name(path: Path, root: Path) -> str:
-    parts = path.relative_to(root).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
 @pytest.fixture(scope="session")
 def repository():
     """The folder of the checkout."""
-    return ROOT
-
-
-def read_sources():
-    """Read every module under src/ and sims/ that people wrote; what protoc wrote is left out."""
-    found = []
-    for root in SOURCE_ROOTS:
-        for path in sorted(root.rglob("*.py")):
-            module = _module_name(path, root)
-            if module.startswith("iriscw.proto"):
-                continue
-            text = path.read_text(encoding="utf-8")
-            found.append(Source(module, path.relative_to(ROOT), text, ast.parse(text, str(path))))
-    assert len(found) > 10, "the checkout has more modules than this: the walk is broken"
-    return found
+    return parsed.ROOT
 
 
 @pytest.fixture(scope="session")
 def sources():
-    """What :func:`read_sources` gives, read once."""
-    with lasting():
-        return read_sources()
+    """Every module of ours, parsed once; see `tests/parsed.py`."""
+    return parsed.sources()

@@ -2,10 +2,10 @@
 
 It is a plugin of pytest that the topmost conftest.py registers. With ``@pytest.mark.sampled(3)`` a third of a test's
 cases run for each commit (`--hypothesis-seed` names it). The others of a test of `make test` are slow tests of this
-commit; the others of a slow test, for cases that differ by a seed or a moment alone, are left to the soak, and to the
-next commits. Where some cases of a test are slow and some are not, each kind is drawn from by itself; so is each value
-of the parameter that ``by="moment"`` names, where cases differ in more. A soak has all of a slow test. Whoever runs
-pytest by hand, without that option, runs all.
+commit; the others of a slow test, for planted bugs and for cases that differ by a seed or a moment alone, are left to
+the soak, and to the next commits. Where some cases of a test are slow and some are not, each kind is drawn from by
+itself; so is each value of the parameter that ``by="moment"`` names, where cases differ in more. A soak has all of a
+slow test. Whoever runs pytest by hand, without that option, runs all.
 """
 
 import hashlib

@@ -43,6 +43,7 @@ def run(folder, reason, *arguments, **environment):
     return done.returncode, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [pytest.param((), id="one process"), pytest.param(("-n", "1"), id="workers", marks=pytest.mark.slow)],
@@ -56,6 +57,7 @@ def test_a_skip_that_nobody_expects_fails_ci(tmp_path, arguments):
     assert run(tmp_path, "no API at hand", *arguments)[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("reason", "lacks", "status"),

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from parsed import nodes
+
 ROOT = Path(__file__).parents[1]
 
 ALIVE = {
@@ -46,7 +48,7 @@ LONGEST = 120
 
 def mentions(tree):
     """Yield what a module mentions without defining it: names as often as it does, and paths of modules."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
                 yield name

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from parsed import nodes
+
 ROOT = Path(__file__).parents[1]
 
 MODULES = {"google-auth": "google", "ruamel-yaml": "ruamel"}
@@ -60,7 +62,7 @@ def used(sources):
     """Return the top modules that our own import, wherever it stands."""
     found = set()
     for source in sources:
-        for node in ast.walk(source.tree):
+        for node in nodes(source.tree):
             if isinstance(node, ast.Import):
                 found |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:

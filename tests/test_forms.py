@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+from parsed import nodes
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "internals" / "map.md"
 WORDS = ("jobs.model.Ending", "jobs.model.Suspension", "jobs.traits.Fault", "v1.Suspension")
@@ -21,7 +23,7 @@ def forms_of(module, tree):
     """Name the classes of a module that say how an attempt or its process ended: the word for it, and its exit. One
     that holds an ``AttemptEnd`` says no more of it than that does.
     """
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if not isinstance(node, ast.ClassDef):
             continue
         fields = {each.target.id: ast.unparse(each.annotation) for each in node.body if isinstance(each, ast.AnnAssign)}

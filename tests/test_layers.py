@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
+from parsed import nodes
+
 FEATURES = (
     "inspection",
     "cloud",
@@ -181,7 +183,7 @@ def _name(called):
 def imports(tree):
     """List every import in a module, wherever it stands; a relative one begins with a dot."""
     found = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             found += [Import(node.lineno, alias.name, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -303,7 +305,7 @@ def check_purity(module, tree):
             yield f"{module}:{line}: {source} in a pure module"
         if source == "random" and target != "random.Random":
             yield f"{module}:{line}: of random only the type Random may be imported; ctx.rng is the stream"
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
             yield f"{module}:{node.lineno}: a pure module never waits"
         elif isinstance(node, ast.Call):
@@ -318,7 +320,7 @@ def check_order(module, tree):
     """Find, in a pure module, what differs between processes: sets, ``id()`` and ``hash()``."""
     if not is_pure(module):
         return
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
         if isinstance(node, ast.Set | ast.SetComp) or called in ("set", "frozenset"):
             yield f"{module}:{node.lineno}: a set in a pure module; its order is nobody's: use a dict or a tuple"

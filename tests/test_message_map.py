@@ -3,7 +3,6 @@
 import ast
 import collections
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from iriscw.jobs.scheduling import scheduler
 from iriscw.nodes import agents, mirror, orders
 from iriscw.runtime import vocabulary
 from iriscw.worker import lifecycle, registry as attempts, session as worker_session
+from parsed import nodes
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "internals" / "messages.md"
@@ -83,7 +83,7 @@ def makers(sources):
     """Return the modules that make values of a class, by the class's name."""
     found = collections.defaultdict(dict)
     for source in sources:
-        for node in ast.walk(source.tree):
+        for node in nodes(source.tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 found[node.func.id][source.module] = None
     return found
@@ -126,7 +126,7 @@ def test_every_actor_is_on_it(sources):
         node
         for source in sources
         if source.module.startswith(tuple(name for names in PACKAGES.values() for name in names))
-        for node in ast.walk(source.tree)
+        for node in nodes(source.tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "Behavior"
@@ -148,7 +148,6 @@ def test_messages_say_what_they_are(process):
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
-    from conftest import read_sources
+    from parsed import sources
 
-    PAGE.write_text(page(read_sources()), encoding="utf-8")
+    PAGE.write_text(page(sources()), encoding="utf-8")

@@ -9,8 +9,8 @@ import functools
 import itertools
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "src" / "iriscw"
+from parsed import nodes, of_package
+
 GOLDEN = Path(__file__).with_name("texts.txt")
 HEAD = """\
 What errors say, by module; `python tests/test_texts.py` writes this file from the source.
@@ -26,9 +26,7 @@ def _name_of(node):
 @functools.cache
 def modules():
     """Return the tree of each module that people wrote, by its name below ``iriscw``."""
-    paths = [path for path in sorted(PACKAGE.rglob("*.py")) if "proto" not in path.relative_to(PACKAGE).parts]
-    names = [".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in paths]
-    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in zip(names, paths, strict=True)}
+    return {source.module.removeprefix("iriscw."): source.tree for source in of_package()}
 
 
 @functools.cache
@@ -36,7 +34,7 @@ def errors():
     """Return the names of all classes of errors: ours, and click's."""
     bases = {}
     for tree in modules().values():
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.ClassDef):
                 bases.setdefault(node.name, set()).update(map(_name_of, node.bases))
     found = {"IriscwError", "ClickException", "UsageError", "BadParameter"}
@@ -79,7 +77,7 @@ def filled(part, texts):
 def texts_in(scope, known):
     """Return the templates that the names of a scope are assigned, by name, beside those already known."""
     found = {}
-    for node in ast.walk(scope):
+    for node in nodes(scope):
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 found.setdefault(_name_of(target), []).extend(templates(node.value, known))
@@ -93,10 +91,10 @@ def said_in(tree):
     """
     at_top = ast.Module([node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)], [])
     known = texts_in(at_top, {})
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [node for node in nodes(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     for scope in (tree, *functions):
         texts = texts_in(scope, known) if scope is not tree else known
-        for node in ast.walk(scope):
+        for node in nodes(scope):
             raised = node.exc if isinstance(node, ast.Raise) else node
             if not isinstance(raised, ast.Call):
                 continue

@@ -11,6 +11,7 @@ import re
 import pytest
 
 from garbage import lasting
+from parsed import nodes
 
 FILE_LIMIT = 700
 """Lines of a source file. The normal case is 150 to 300; the largest file of trio's core has 2,900."""
@@ -45,18 +46,30 @@ def _is_below(module, package):
     return f"{module}.".startswith(f"{package}.")
 
 
-# A dozen rules ask about each of a thousand files: to walk through one takes long, and to write a call's source longer.
-@functools.cache
+# A dozen rules ask about each of two thousand files, one file after the other: what is found in one is kept that long.
+_kept = functools.lru_cache(maxsize=500)
+
+
+@_kept
 def _nodes(tree):
-    return [*ast.walk(tree)]
+    return nodes(tree)
 
 
-@functools.cache
+def _dotted(called):
+    """Return what is called: names with dots between them, as written; what else stands before them is left out."""
+    names = []
+    while isinstance(called, ast.Attribute):
+        names.append(called.attr)
+        called = called.value
+    return ".".join((called.id if isinstance(called, ast.Name) else "", *reversed(names)))
+
+
+@_kept
 def _calls(tree):
-    return [(node, ast.unparse(node.func)) for node in _nodes(tree) if isinstance(node, ast.Call)]
+    return [(node, _dotted(node.func)) for node in _nodes(tree) if isinstance(node, ast.Call)]
 
 
-@functools.cache
+@_kept
 def _functions(tree):
     return [node for node in _nodes(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
@@ -85,7 +98,7 @@ def check_message_assignment(module, tree, messages=()):
         }
         if not watched:
             continue
-        for node in ast.walk(function):
+        for node in _nodes(function):
             targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [getattr(node, "target", None)]
             for target in targets:
                 if isinstance(target, ast.Attribute) and ast.unparse(target.value) in watched:
@@ -288,10 +301,9 @@ def _fail_with(violations):
     assert not violations, "\n" + "\n".join(violations)
 
 
-@pytest.mark.parametrize("check", CHECKS)
-def test_sources(check, sources):
-    """No module of ours breaks the rule."""
-    _fail_with([found for source in sources for found in check(source.module, source.tree)])
+def test_sources(sources):
+    """No module of ours breaks a rule."""
+    _fail_with([found for source in sources for check in CHECKS for found in check(source.module, source.tree)])
 
 
 def test_messages_are_left_alone(sources):
@@ -330,18 +342,15 @@ def test_no_two_classes_of_one_name(sources):
     assert {*NAMED_ALIKE} <= {*alike}, "a name that is one's own by now leaves the list"
 
 
-@pytest.fixture(scope="module")
-def test_files(repository):
-    """Every file below tests/, parsed."""
-    paths = sorted((repository / "tests").rglob("*.py"))
-    with lasting():
-        return [(str(path.relative_to(repository)), ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
-
-
-@pytest.mark.parametrize("check", [check_test_docstring, check_assert_true, check_swallowed, check_bounds, check_prose])
-def test_tests(check, test_files):
+def test_tests(repository):
     """The tests keep the rules that are about tests."""
-    _fail_with([found for name, tree in test_files for found in check(name, tree)])
+    checks = (check_test_docstring, check_assert_true, check_swallowed, check_bounds, check_prose)
+    found = []
+    with lasting():  # nothing of a tree is garbage for the collector
+        for path in sorted((repository / "tests").rglob("*.py")):
+            name, tree = str(path.relative_to(repository)), ast.parse(path.read_text(encoding="utf-8"))
+            found += [each for check in checks for each in check(name, tree)]
+    _fail_with(found)
 
 
 def test_no_path_of_one_machine(repository):
@@ -459,9 +468,9 @@ def test_fragment_names(name, good):
     assert bool(FRAGMENT.fullmatch(name)) == bool(good)
 
 
-def test_modules_beside_tests_have_names_of_their_own(test_files):
+def test_modules_beside_tests_have_names_of_their_own(repository):
     """They are imported by their bare names, from whichever folder comes first."""
-    names = [name.rpartition("/")[2] for name, _ in test_files]
+    names = [path.name for path in (repository / "tests").rglob("*.py")]
     helpers = [name for name in names if not name.startswith(("test_", "__", "conftest")) and "_program" not in name]
     assert len(helpers) > 20
     assert [name for name in helpers if helpers.count(name) > 1] == []

@@ -59,6 +59,7 @@ def test_streams_come_back_in_three_decisions_each():
     assert figures["resync_decisions"] <= 3.1 * 100 + 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gangs", [True, False], ids=["gangs", "demands"])
 def test_what_waits_does_not_multiply_with_the_workers(gangs):
     """An attempt's end costs no search of all workers for each shape that waits."""

@@ -39,6 +39,7 @@ def test_without_memory_nothing_is_measured(monkeypatch):
         repositories.run(lambda line: None, 64, 1)
 
 
+@pytest.mark.slow
 def test_a_contender_that_fails_is_said(tmp_path):
     """Without a figure of it: there is no folder of images."""
     with pytest.raises(MeasurementFailed):

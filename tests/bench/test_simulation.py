@@ -51,6 +51,7 @@ def test_a_fleet_without_checks_does_the_same():
     assert (one.learning_cpu_s, other.learning_cpu_s > 0) == (0, True)
 
 
+@pytest.mark.slow
 def test_memory_per_slice():
     """A slice with its pool, node, pod, worker and attempts takes some memory, and less than a megabyte."""
     assert 10_000 < memory(3)["memory_bytes_per_slice"] < 1_000_000

@@ -24,6 +24,7 @@ def check_growth(small, large, times):
         assert large[name] <= 1.02 * times * small[name]
 
 
+@pytest.mark.slow
 def test_submission_does_not_grow():
     """A job of ten times the tasks is accepted with the same decisions and one record; its run is linear."""
     small, large = large_job(200, workers=50, page=50), large_job(2_000, workers=50, page=50)

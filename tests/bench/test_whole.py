@@ -1,5 +1,9 @@
 """The end-to-end benchmark: a real controller does what is measured, and its figures are there."""
 
+from collections import Counter
+from types import SimpleNamespace
+
+import anyio
 import pytest
 
 from iriscw.bench import whole
@@ -39,12 +43,18 @@ def test_a_goal_is_of_a_figure(figures):
         assert group in figures or group == "longest", name
 
 
-def test_a_fleet_that_is_made_anew_is_not_measured(monkeypatch):
-    """Slices that are given up while their workers dial in fail the measurement, by name."""
-    monkeypatch.setattr(whole, "AUTOSCALER", {"startup_grace_period": "10ms"})
-    monkeypatch.setattr(whole, "PATIENCE_S", 10.0)
-    with pytest.raises(whole.MeasurementFailed, check=that(comes_from="whole._dial")):
-        whole.whole(WORKERS, TASKS, JOBS, beat_s=0.05)
+@pytest.mark.parametrize("in_time", [True, False])
+def test_a_fleet_that_is_made_anew_is_not_measured(in_time):
+    """Slices that are given up while their workers dial in fail the measurement, by name, whoever is in at the end."""
+
+    class Outside:
+        async def ask(self, **what):
+            if not in_time:
+                raise TimeoutError
+
+    cloud = SimpleNamespace(calls=Counter({"pods.delete": 2}))
+    with pytest.raises(whole.MeasurementFailed, check=that(comes_from="whole._dial", names="2")):
+        anyio.run(whole._dial, Outside(), cloud)
 
 
 def test_every_size_is_run(monkeypatch):

@@ -66,6 +66,7 @@ def test_what_is_behind_the_end_is_read(tmp_path):
     assert known(followed, other, 0) is None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_was_written_when_it_stops(tmp_path, seed):
     """Every digest that is known is that of its piece, wherever the end of a file was when it was looked at."""
@@ -259,6 +260,7 @@ async def test_what_was_followed_is_not_read_again(tmp_path, made):
     verify(tier, "op-1")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.anyio
 @pytest.mark.parametrize("another", ["operation", "algorithm", "nothing left"])
 async def test_what_was_followed_is_of_one_operation_and_algorithm(tmp_path, monkeypatch, made, another):

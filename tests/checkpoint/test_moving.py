@@ -80,6 +80,7 @@ def test_bytes_are_told(tmp_path):
 # Whoever dies
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize(("source", "target"), WAYS)
 def test_death_at_each_record(tmp_path, source, target, keep):
@@ -219,6 +220,7 @@ def test_the_last_copy_stays_when_it_cannot_be_read(tmp_path, silent):
 ACTS = ("pin", "thaw", "remove", "copy", "lose")
 
 
+@pytest.mark.sampled(3, by="act")
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize(("source", "target"), WAYS[:3])

@@ -66,7 +66,7 @@ def test_groups_are_counted_apart():
     assert [each.checkpoint for each in found] == ["ck-a1", "ck-b1", "ck-1"]
 
 
-@examples(200)
+@examples(80)
 @given(CANDIDATES, POLICIES)
 def test_the_law(candidates, policy):
     """What is needed or cannot be read stays; the bounds hold for what is left, or all of that is needed; no more goes

@@ -154,6 +154,7 @@ def told(code, out, err, *words):
         assert err.count("\n") == 1, err
 
 
+@pytest.mark.sampled(3, by="kind")
 @pytest.mark.parametrize(("names", "command", "parameter", "kind"), TRIED)
 def test_a_bad_path_is_told(iriscw, bad, place, names, command, parameter, kind):
     """In one line that names it, with the code of a mistake or of the world."""

@@ -179,6 +179,7 @@ def test_down_does_not_guess(iriscw, cluster, config):
     assert "--keep-pools or --delete-pools" in err
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("answer", "deleted"), [("y\n", True), ("n\n", False), ("\n", False), ("", False)])
 def test_down_asks_first(iriscw, cluster, config, monkeypatch, answer, deleted):
     """What would go is listed; anything but yes leaves all of it, also where nobody can answer."""

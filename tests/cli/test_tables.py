@@ -297,6 +297,7 @@ def test_the_page_names_the_fields_of_every_table_and_report():
     assert named >= {("sim", "run"), ("sim", "replay")}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", [each for each in reference.REPORTS if each.startswith("sim")])
 def test_reports_of_runs_have_the_fields_that_the_page_names(iriscw, command):
     """No more and no less."""

@@ -16,7 +16,7 @@ strategies = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(strategies)
 
 
-@examples(25)  # to draw one takes 30 ms
+@examples(15)  # to draw one takes 30 ms
 @given(strategies.configurations())
 def test_loading_what_was_dumped_gives_the_same(values):
     """A configuration survives being written and read, and its canonical form is stable."""

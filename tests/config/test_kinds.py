@@ -37,6 +37,7 @@ anything = st.recursive(
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
 @given(value=anything)
 def test_what_is_read_can_be_written_and_read_again(kind, value):

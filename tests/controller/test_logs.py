@@ -105,6 +105,7 @@ async def test_limit_of_an_attempt(tmp_path: Path) -> None:
     assert store.statistics().dropped_bytes == 80
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("chunk", [1, 13, 777, 20_000])
 async def test_segments_begin_with_lines(tmp_path: Path, chunk: int) -> None:
     """What is left of a log that was cut begins with a whole line, wherever its chunks were cut."""

@@ -108,6 +108,7 @@ async def test_what_was_there_before_is_not_looked_at_by_collections(tmp_path: P
     assert looked_at[0] < gc.get_freeze_count() / 100
 
 
+@pytest.mark.slow
 def test_port_in_use(tmp_path: Path) -> None:
     """A port that is taken is one line that names it, and an exit code."""
     with socket.socket() as taken:
@@ -135,6 +136,7 @@ def test_configuration_that_cannot_be(tmp_path: Path, text: str, monkeypatch, ca
     assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_a_closed_terminal_stops_it(tmp_path: Path) -> None:
     """SIGHUP stops it as SIGTERM does."""
     process = Process(tmp_path)

@@ -147,6 +147,7 @@ async def test_what_others_made_stays(objects, server):
     assert await left(objects) == ["Namespace/iris", "ConfigMap/iris-cluster-config"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("path", "spec"),
     [

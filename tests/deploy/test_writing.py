@@ -108,6 +108,7 @@ def test_texts_stay_texts(trap):
 INSTALLATIONS = [*map(installed_from, SEEDS), installed(EVERYTHING)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("installation", INSTALLATIONS, ids=lambda each: each.namespace)
 def test_a_stream_is_its_objects(installation):
     """In their order, whole, with nothing before the first."""

@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import errno
+import functools
 import os
 import signal
 import subprocess
@@ -42,9 +43,9 @@ def fail(text):
     raise ValueError(text)
 
 
-async def test_callables_return_in_task_order(cluster):
+async def test_callables_return_in_task_order(shared_cluster):
     """Values come back in the order of the tasks, and the log has what they printed."""
-    job = await cluster.client.submit(square_of_index, 10, name="squares", replicas=3, resources=SMALL)
+    job = await shared_cluster.client.submit(square_of_index, 10, name="squares", replicas=3, resources=SMALL)
     with anyio.fail_after(PATIENCE_S):
         lines = sorted([str(line) async for line in job.logs(follow=True)])
         assert await job.result() == [100, 121, 144]
@@ -52,20 +53,20 @@ async def test_callables_return_in_task_order(cluster):
     assert (await job.status()).tasks == {TaskState.SUCCEEDED: 3}
 
 
-async def test_a_traceback_reaches_the_submitter(cluster):
+async def test_a_traceback_reaches_the_submitter(shared_cluster):
     """A callable that raises makes the job fail, and its result an error with the traceback."""
-    job = await cluster.client.submit(fail, "too small", name="fails", resources=SMALL)
+    job = await shared_cluster.client.submit(fail, "too small", name="fails", resources=SMALL)
     with anyio.fail_after(PATIENCE_S), pytest.raises(JobFailed, check=that(names="ValueError")) as caught:
         await job.result()
     assert "in fail" in str(caught.value)
     assert (caught.value.state, caught.value.task_index) == ("FAILED", 0)
 
 
-async def test_commands_see_their_task(cluster):
+async def test_commands_see_their_task(shared_cluster):
     """A command has the documented variables; its exit code is the task's."""
     script = 'echo "$IRIS_TASK_INDEX/$IRIS_NUM_TASKS $GREETING"; exit 7'
     command = Command(["sh", "-c", script])
-    job = await cluster.client.submit(command, name="sh", resources=SMALL, environment={"GREETING": "hi"})
+    job = await shared_cluster.client.submit(command, name="sh", resources=SMALL, environment={"GREETING": "hi"})
     with anyio.fail_after(PATIENCE_S):
         assert (await job.wait()).state is JobState.FAILED
     assert [str(line) async for line in job.logs()] == ["0/1 hi"]
@@ -83,27 +84,27 @@ def makes_a_ring():
 
 
 @pytest.mark.slow
-async def test_a_freezable_task_gets_no_io_uring(cluster):
+async def test_a_freezable_task_gets_no_io_uring(shared_cluster):
     """From the submission to the kernel: the call is answered as if there were none, below the task as well."""
-    job = await cluster.client.submit(makes_a_ring, name="ring", resources=SMALL, freezable=True)
+    job = await shared_cluster.client.submit(makes_a_ring, name="ring", resources=SMALL, freezable=True)
     with anyio.fail_after(PATIENCE_S):
         assert await job.result() == [(errno.ENOSYS, errno.ENOSYS)]
 
 
-async def test_a_job_is_stopped(cluster):
+async def test_a_job_is_stopped(shared_cluster):
     """Ending a job ends its process, and its name can be used again."""
     sleeper = Command(["sh", "-c", "echo up; exec sleep 1000"])
-    job = await cluster.client.submit(sleeper, name="sleeper", resources=SMALL)
+    job = await shared_cluster.client.submit(sleeper, name="sleeper", resources=SMALL)
     with pytest.raises(JobExists):
-        await cluster.client.submit(sleeper, name="sleeper", resources=SMALL)
-    assert (await cluster.client.submit(sleeper, name="sleeper", resources=SMALL, existing="keep")).id == job.id
+        await shared_cluster.client.submit(sleeper, name="sleeper", resources=SMALL)
+    assert (await shared_cluster.client.submit(sleeper, name="sleeper", resources=SMALL, existing="keep")).id == job.id
     with anyio.fail_after(PATIENCE_S):
         async with aclosing(job.logs(follow=True)) as lines:
             assert str(await anext(lines)) == "up"
         await job.terminate("enough")
         status = await job.wait()
     assert status.state is JobState.KILLED
-    assert [seen.id for seen in await cluster.client.jobs(states=[JobState.KILLED])] == [job.id]
+    assert [seen.id for seen in await shared_cluster.client.jobs(states=[JobState.KILLED])] == [job.id]
 
 
 @pytest.mark.slow
@@ -311,14 +312,13 @@ async def test_what_ends_the_controller_reaches_the_block():
     await anyio.lowlevel.checkpoint()
 
 
-async def test_another_loop_is_named_at_once():
+async def test_another_loop_is_named_at_once(shared_cluster):
     """A client and its jobs belong to the loop of their block; elsewhere they say so instead of waiting for ever."""
-    async with Cluster.local(nodes=1) as cluster:
-        job = await cluster.client.submit(Command(["true"]), name="here", resources=SMALL)
-        for use in (cluster.client.jobs, job.wait, job.status, lambda: cluster.__aexit__(None, None, None)):
-            with pytest.raises(WrongLoop):
-                await anyio.to_thread.run_sync(anyio.run, use)
-        assert (await job.wait(PATIENCE_S)).state is JobState.SUCCEEDED
+    job = await shared_cluster.client.submit(Command(["true"]), name="here", resources=SMALL)
+    for use in (shared_cluster.client.jobs, job.wait, job.status, lambda: shared_cluster.__aexit__(None, None, None)):
+        with pytest.raises(WrongLoop):
+            await anyio.to_thread.run_sync(anyio.run, use)
+    assert (await job.wait(PATIENCE_S)).state is JobState.SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_with_instead_of_async_with():
             pytest.fail("it was entered")
 
 
-def test_other_loops_are_refused():
+async def test_other_loops_are_refused():
     """On trio a cluster says that it needs asyncio, before it makes anything."""
     cluster = Cluster.local(nodes=1)
 
@@ -352,6 +352,6 @@ def test_other_loops_are_refused():
             pass
 
     with pytest.raises(NeedsAsyncio):
-        anyio.run(use, backend="trio")
+        await anyio.to_thread.run_sync(functools.partial(anyio.run, use, backend="trio"))
     with pytest.raises(ClusterNotRunning):
         _ = cluster.workdir

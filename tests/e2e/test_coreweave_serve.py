@@ -101,6 +101,7 @@ async def test_a_job_on_a_simulated_cloud(tmp_path):
     assert codes == [0, 0]
 
 
+@pytest.mark.slow
 def test_the_local_platform_loads_no_kubernetes():
     """What talks to Kubernetes is imported when a configuration names the platform, and not before."""
     code = (

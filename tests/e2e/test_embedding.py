@@ -138,6 +138,7 @@ def test_pytest_asyncio(tmp_path):
             runner.run(fixture.__anext__())
 
 
+@pytest.mark.slow
 def test_a_notebook(capsys):
     """Each cell is compiled as IPython does it, and is a task of its own."""
     space = {"__name__": "__main__"}

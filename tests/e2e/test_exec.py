@@ -28,6 +28,15 @@ SMALL = Resources(cpu="250m", memory="64MiB")
 PATIENCE_S = 60
 
 
+@pytest.fixture
+async def cluster(shared_cluster):
+    """The one of this file, without the jobs of a test when it is over."""
+    yield shared_cluster
+    for job in await shared_cluster.client.jobs():
+        await job.terminate()
+        await job.wait()
+
+
 async def running(client, *argv, **more):
     """Return a job whose tasks have all said that they are there."""
     job = await client.submit(Command(argv), name="watched", resources=SMALL, **more)
@@ -178,6 +187,7 @@ async def test_what_cannot_be_run_has_a_name(cluster):
             await job.exec(["true"], task=task)
 
 
+@pytest.mark.slow
 async def test_a_worker_that_cannot_reach_its_controller(monkeypatch, tmp_path):
     """Its slice says what is found in its pod."""
     monkeypatch.setattr(unregistered, "ROUND_S", 0.1)

@@ -37,6 +37,7 @@ def refusal(done, code):
     return line
 
 
+@pytest.mark.slow
 async def test_unknown_keys_are_named(tmp_path):
     """A configuration with a slip is refused with the place of the slip and the nearest key."""
     controller = ControllerProcess(tmp_path, controler={"local": {}})

@@ -146,6 +146,7 @@ anyio.run(stacked)""",
 }
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3, by="run")
 @pytest.mark.parametrize(
     ("run", "delays"),

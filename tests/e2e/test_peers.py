@@ -26,6 +26,12 @@ PATIENCE_S = 60
 """A cluster on a busy machine; each step takes a second or two otherwise."""
 
 
+@pytest.fixture
+def cluster(shared_cluster):
+    """The one of this file."""
+    return shared_cluster
+
+
 def echoes(port):
     """Listen as the variables say, say where others get through, and answer one of them."""
     with socket.create_server((os.environ["IRIS_BIND_HOST"], int(os.environ[f"IRIS_PORT_{port.upper()}"]))) as door:
@@ -158,6 +164,7 @@ else:
 """What ``torch.distributed`` and JAX do to begin: rank 0 listens at the master's port, all others meet it there."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails_once", [False, pytest.param(True, marks=pytest.mark.slow)])
 async def test_a_gang_meets(tmp_path, fails_once):
     """Four members on two workers find each other by the variables of torchrun and JAX; so they do after a retry."""

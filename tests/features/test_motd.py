@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parent / "package"
 FILES = sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".toml"))
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "adding.md"
 
-SEEDS = 4
+SEEDS = 2
 
 PROGRAM = """
 import sys
@@ -120,6 +120,7 @@ def motd(monkeypatch):
     return motd
 
 
+@pytest.mark.slow
 def test_a_controller_has_it(environment, tmp_path):
     """It serves the service, the command and the metric; a restart keeps its records; its rules bound a message."""
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
@@ -137,6 +138,7 @@ def test_a_controller_has_it(environment, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_its_command_is_listed(environment, tmp_path):
     """Help shows it behind those that are built in."""
     words = [sys.executable, "-c", "from iriscw.cli import main; main()", "--help"]

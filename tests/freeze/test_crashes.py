@@ -302,6 +302,7 @@ def test_a_tree_that_ends_by_itself_while_its_pages_come_was_thawed():
     assert "3 of its 3 processes have ended since" in runner.state.ended.text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("everywhere", [thaw_everywhere, thaw_freshly_everywhere])
 @pytest.mark.parametrize("grant", [False, True])
 def test_a_guarded_thaw_with_a_crash_at_every_boundary(grant, everywhere):
@@ -326,6 +327,7 @@ def test_a_freeze_that_carries_its_folder_with_a_crash_at_every_boundary():
     assert (none.state.ended.outcome, none.state.ended.kind) == (Outcome.UNDONE, "FolderUnfit")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("grant", [False, True])
 def test_a_thaw_with_its_folder_and_a_crash_at_every_boundary(grant):
     """It is in its place before the tree is back. It stays if a grant was taken, else what was there comes back."""
@@ -358,6 +360,7 @@ def test_who_was_stopped_stays_so_and_all_others_run(stopped):
     assert [each.stopped for each in world.living()] == [False, *(index in stopped for index in (1, 2))]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cuda", [(), (0, 2)])
 @pytest.mark.parametrize("attrition", [0, 1])
 def test_a_thawed_tree_that_has_run_is_never_killed(attrition, cuda):
@@ -946,6 +949,7 @@ def test_a_process_that_begins_to_use_cuda_meanwhile_undoes_the_freeze():
     assert (ended.outcome, ended.kind) == (Outcome.UNDONE, "TargetUnfit")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_process_that_leaves_the_tree_meanwhile_is_not_left_behind(name):
     """Its parent ends: it is in no image, and checkpointed for CUDA. The freeze is undone, for it as well."""

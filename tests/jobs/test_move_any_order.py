@@ -30,7 +30,7 @@ from iriscw.jobs.suspension.records import (
 )
 from iriscw.runtime.vocabulary import SECOND
 
-SEEDS = range(160)
+SEEDS = range(80)
 THAW_ENDS = (ThawUndone, ThawRefused, AttemptUnplaced)
 STORE_ENDS = (AttemptStored, StoreFailed)
 STEPS = 60

@@ -146,6 +146,7 @@ def test_every_decision_of_10_000_tasks_is_a_step(monkeypatch, story, slots):
     check(told(monkeypatch, story, 10_000, slots))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("story", STORIES)
 def test_steps_are_linear(monkeypatch, story):
     """Four times the tasks on four times the workers are at most four times the decisions."""

@@ -125,7 +125,7 @@ def test_memory(memory_rig, monkeypatch):
             self.rig.disk.crash(keep)
             return before + keep
 
-    run_state_machine_as_test(MemoryModel, settings=examples(60, stateful_step_count=25))
+    run_state_machine_as_test(MemoryModel, settings=examples(30, stateful_step_count=25))
 
 
 @pytest.mark.hypothesis
@@ -163,4 +163,4 @@ def test_replicated(replica_rig):
             if hasattr(self, "folder"):
                 shutil.rmtree(self.folder)
 
-    run_state_machine_as_test(ReplicatedModel, settings=examples(20, stateful_step_count=20))
+    run_state_machine_as_test(ReplicatedModel, settings=examples(10, stateful_step_count=20))

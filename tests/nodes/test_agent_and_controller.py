@@ -112,6 +112,7 @@ def built(state, records, module):
     return state
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(150))
 def test_all_is_said_and_done_once(seed):
     """Whatever broke: in the end the controller knows what the agent does, and each order ended and was begun once.

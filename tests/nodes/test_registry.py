@@ -58,7 +58,7 @@ def test_copies_of_one_checkpoint():
     assert entry.told is entry.copies[0]
 
 
-@examples(100)
+@examples(30)
 @given(VIEWS, st.randoms(use_true_random=False))
 def test_every_copy_is_in_one_entry(views, rng):
     """Whatever the order in which mirrors answer; and nothing is told of a checkpoint by a copy that cannot be read."""

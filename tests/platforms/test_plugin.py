@@ -79,6 +79,7 @@ def test_a_job_runs_on_it(environment, tmp_path):
     assert (tmp_path / "state" / "platform" / "paint").read_text(encoding="utf-8") == "green"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -100,6 +101,7 @@ def test_the_platform_looks_at_its_settings(environment, tmp_path, old, new, sai
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_a_package_that_is_not_there(tmp_path):
     """The file is good all the same; a controller is refused by name."""
     (tmp_path / "cluster.yaml").write_text(CONFIG, encoding="utf-8")

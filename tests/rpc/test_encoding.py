@@ -59,7 +59,7 @@ ANY = st.sampled_from(CLASSES).flatmap(message_of)
 
 
 @given(ANY)
-@examples(300)
+@examples(150)
 def test_as_the_library_does(message):
     """The same bytes, and from them the same message, types of values included."""
     data = bytes(message)
@@ -81,12 +81,10 @@ def test_fields_of_newer_peers_are_kept(message, other):
     assert encode(read) == bytes(type(message).parse(data)) == data
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda each: each.__name__)
-def test_every_message_has_a_plan(cls):
+def test_every_message_has_a_plan():
     """No class of our protocols is left to the library, nor an empty message of it."""
-    assert encoding._plan_of(cls) is not None
-    assert encode(cls()) == b""
-    assert decode(b"", cls) == cls()
+    assert [each.__name__ for each in CLASSES if encoding._plan_of(each) is None] == []
+    assert [each.__name__ for each in CLASSES if encode(each()) or decode(b"", each) != each()] == []
 
 
 def test_single_numbers_of_a_packed_field():

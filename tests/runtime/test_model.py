@@ -330,7 +330,7 @@ class Kernel(RuleBasedStateMachine):
             self._settle()
 
 
-Kernel.TestCase.settings = examples(60, stateful_step_count=25, suppress_health_check=list(HealthCheck))
+Kernel.TestCase.settings = examples(30, stateful_step_count=25, suppress_health_check=list(HealthCheck))
 
 
 class TestKernel(Kernel.TestCase):

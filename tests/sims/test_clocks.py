@@ -37,6 +37,7 @@ def clocks(monkeypatch, direction):
     return read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_decision_rests_on_a_clock_of_the_platform(seed, monkeypatch):
     """Ahead or behind by minutes, all at once: two worlds with opposite clocks do the same, step by step."""

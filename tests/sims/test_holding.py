@@ -141,6 +141,7 @@ def test_the_commit_is_named(tmp_path):
     assert commit_of(tmp_path) == f"{clean}-dirty"
 
 
+@pytest.mark.slow
 def test_importing_it_runs_nothing():
     """The commit is asked for when something fails, not before."""
     program = "import subprocess, sys\nsubprocess.run = None\nimport iriscw_sims.holding\n"

@@ -149,6 +149,7 @@ def test_the_world_survives_each_thing_that_goes_wrong_with_a_move(chance, movin
     assert dict(run.fired)[chance]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", MOVE_FAULTS)
 def test_faults_find_the_attempts_that_move(kind, moving_plan):
     """They wait for one that is on its way, and strike then."""

@@ -62,6 +62,7 @@ def failure_of(code, shown):
     return COMMIT.sub(COMMIT.search(shown)[0], "".join(f"{line}\n" for line in said))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("nodes", "line"), SHOWN)
 def test_a_run_that_is_shown_is_as_it_is_shown(nodes, line):
     """Its trace, its time and its steps: whoever changes what a seed does shows that, too."""

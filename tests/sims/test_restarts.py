@@ -68,6 +68,7 @@ def the_job(world):
     return job, [each.ending for each in world.job_checks.attempts.values()]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pick", [KILLED, CLOSED], ids=["killed", "closed"])
 @pytest.mark.parametrize("kind", [CLOUD_LOST, MACHINES_LOST, STOPS_BEHIND, MEETS_NEW])
 def test_what_is_lost_while_the_controller_is_down_counts_as_preempted(kind, pick, long_plan):

@@ -58,6 +58,7 @@ def test_totals_add_up(broken):
     assert "0 seeds" in run.Totals().pace(0.0)
 
 
+@pytest.mark.slow
 def test_the_module_is_the_command():
     """``python -m iriscw_sims.run`` is ``iriscw sim run``."""
     command = [sys.executable, "-m", "iriscw_sims.run", "--seeds", "1", "--first", "41", "-o", "json"]

@@ -48,6 +48,7 @@ def test_a_pod_whose_name_is_taken_gets_another_name(calm_plan):
     assert all(name in world.cloud.pods for name in strange)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", range(len(FOREIGN) + 1))
 def test_a_name_that_was_ours_is_another_s(calm_plan, kind):
     """What somebody makes under the name of a pool that is gone is his; only a copy with our labels is reclaimed."""

@@ -17,7 +17,7 @@ from profiles import examples
 
 
 @given(plans())
-@examples(5)
+@examples(3)
 def test_plans_hold(plan):
     """No plan that is drawn breaks an invariant."""
     assert_holds(plan)

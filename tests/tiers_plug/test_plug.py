@@ -67,6 +67,7 @@ def command(site, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_the_command_knows_it(command):
     """Its name and a budget for it are in the help; a name that no tier has is told those that there are."""
     said = command("checkpoint", "--help").stdout
@@ -77,6 +78,7 @@ def test_the_command_knows_it(command):
     assert "there is no tier 'cellar': there are ram, disk, loft" in refused.stderr
 
 
+@pytest.mark.slow
 def test_an_operation_of_it_waits_for_it(command, tmp_path):
     """One that was begun in its tier is left alone by a command that would look elsewhere."""
     folder = tmp_path / "state" / "operations" / "ck-1"

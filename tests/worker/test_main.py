@@ -150,6 +150,7 @@ async def test_after_kill_9_gpus_stay_with_their_attempts(tmp_path: Path, monkey
             assert list(controller.observed["a2"].gpus) == [machine.gpus[1].uuid]
 
 
+@pytest.mark.slow
 async def test_what_was_lost_with_the_worker_is_missing(tmp_path: Path) -> None:
     """An attempt whose supervisor died with its worker is reported MISSING, though it is ordered again."""
     controller, marks = Controller(), tmp_path / "marks"
@@ -259,6 +260,7 @@ async def test_a_signal_ends_it_in_order_without_a_secret_in_its_lines(tmp_path:
     assert not any(secret in text for secret in (TOKEN.reveal(), JOB_TOKEN, "hidden-value"))
 
 
+@pytest.mark.slow
 async def test_a_worker_that_is_not_wanted_exits_with_4(tmp_path: Path) -> None:
     """A final refusal is an exit code of its own: whoever starts the process must not start it again."""
     controller = Controller()

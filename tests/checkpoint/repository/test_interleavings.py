@@ -156,7 +156,7 @@ async def played(folder, seed, protection):
 
 
 @given(seed=st.integers(0, 1 << 32), protection=st.sampled_from((PLAIN, both())))
-@examples(60)
+@examples(20)  # a seed takes 140 ms
 def test_what_can_be_seen_is_whole(seed, protection, tmp_path_factory, inline):
     """Whatever is interleaved, and whoever dies: a checkpoint that was stored can be fetched; so can all that is
     listed; and once all is removed, collections leave nothing behind.

@@ -158,7 +158,7 @@ class Adversary:
         return self.drawn
 
 
-@examples(300)
+@examples(100)
 @given(shelves, st.lists(proposals, max_size=30), st.integers(1, 3))
 def test_no_policy_loses_a_checkpoint(made, drawn, limit):
     """Random proposals: what is on the slowest tier stays, budgets hold, what is used stays, the round ends."""
@@ -175,7 +175,7 @@ def test_no_policy_loses_a_checkpoint(made, drawn, limit):
     assert sum(len(answer.moves) for answer in answers) <= len(ARTIFACTS)
 
 
-@examples(100)
+@examples(50)
 @given(shelves, st.lists(proposals, max_size=30), st.integers(0, 4), st.integers(0, 2))
 def test_demand_goes_first(made, drawn, moving, demands):
     """While somebody waits nothing begins, nor beside as many moves as may run."""

@@ -128,7 +128,7 @@ machines = st.builds(
 )
 
 
-@examples(150)
+@examples(50)
 @given(machines, st.sampled_from([*POLICIES, SmallOnes()]), st.integers(1, 3))
 def test_it_stops(made, policy, limit):
     """With nothing new from outside the first rounds move what has to be, and the next ones nothing."""
@@ -138,7 +138,7 @@ def test_it_stops(made, policy, limit):
     assert not made.round(policy, limit)[0].moves
 
 
-@examples(150)
+@examples(50)
 @given(machines, st.sampled_from([*POLICIES, SmallOnes()]))
 def test_ram_is_kept_under_its_high_mark(made, policy):
     """Where what is below takes everything, no tier above it stays too full."""

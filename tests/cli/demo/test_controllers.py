@@ -61,6 +61,7 @@ async def taken_over(first):
             assert [each.uid for each in after.attempts] == [each.uid for each in before.attempts]
 
 
+@pytest.mark.slow
 def test_the_next_controller_goes_on_where_the_killed_one_was(temporary):
     """The job, its attempt and the address are the same; when both are over neither process nor file is left."""
     with contextlib.closing(FirstController.start(FLEET)) as first:

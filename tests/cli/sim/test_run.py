@@ -52,6 +52,7 @@ def test_a_broken_seed_is_code_1(iriscw, broken):
     assert err.splitlines()[-1] == "iriscw: seed 41 violates an invariant; `iriscw sim replay 41` tells the story"
 
 
+@pytest.mark.slow
 def test_all_broken_seeds_are_named(iriscw, broken):
     """Without --until-broken the search goes on; reports beyond the first are not repeated for ever."""
     code, out, err = iriscw("sim", "run", "--seeds", "4", "--first", "41", "-o", "json")
@@ -68,6 +69,7 @@ def test_faults_are_counted(iriscw):
         assert f"{count:>8}  {name}\n" in err
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("planted", [False, True])
 def test_a_picture_is_drawn(iriscw, tmp_path, monkeypatch, planted):
     """Of the first seed that is broken, or else of the last."""

@@ -114,6 +114,7 @@ def conditions(kubeconfig, pool):
     return {each["type"]: each["reason"] for each in found.get("conditions", ())}
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("arguments", "condition", "reason"),
@@ -130,6 +131,7 @@ def test_quotas_and_faults_are_felt(started, arguments, condition, reason):
         assert time.monotonic() < deadline
 
 
+@pytest.mark.slow
 def test_tls_is_spoken_with_a_certificate(started, tmp_path):
     """The kubeconfig trusts it."""
     certificate = pytest.importorskip("trustme").CA().issue_cert("127.0.0.1")

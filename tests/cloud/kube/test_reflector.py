@@ -431,7 +431,7 @@ class Recording(Reflector):
 
 
 @given(st.integers(0, 2**32), RATES)
-@examples(25)
+@examples(12)
 def test_after_faults_end_the_view_is_the_truth(seed, rates):
     """Each change is shown once at most, in an order that makes sense, and requests stay apart."""
     live(seed, rates, reflector=Recording)

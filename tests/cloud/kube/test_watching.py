@@ -123,7 +123,7 @@ def live(kind, seed, rates):
 
 @pytest.mark.parametrize("kind", [PoolWatch, PodWatch])
 @given(seed=st.integers(0, 2**32), rates=RATES)
-@examples(25)
+@examples(12)
 def test_after_faults_end_what_was_shown_is_the_truth(kind, seed, rates):
     """The same as a plain list would say; whatever failed on the way."""
     live(kind, seed, rates)

@@ -91,6 +91,7 @@ OUTPUT = 1
 """The pipe over which the child says who it is: the test has its other end, and its parent has it too."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kind", "obstacle", "what"),
     [

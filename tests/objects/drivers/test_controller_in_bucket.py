@@ -44,6 +44,7 @@ class InGoogles(InBucket):
     bucket = f"gs://{gs_stage.BUCKET}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("staged", "variable", "world_of"),
     [

@@ -65,6 +65,7 @@ def test_a_pod_may_never_start(pooled):
     pooled.until(lambda: pooled.phase() == "Running", 60)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("point", "reasons", "event", "text"),
     [

@@ -27,6 +27,7 @@ def test_no_bug_is_planted_twice():
     assert len(names) == len({*names})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_slice_of_them_is_found(name, tmp_path):
     """Some are looked for whenever tests run."""
@@ -34,6 +35,7 @@ def test_a_slice_of_them_is_found(name, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in BY_NAME if name not in QUICK])
 def test_each_is_found(name, tmp_path):
     """All others are found too."""

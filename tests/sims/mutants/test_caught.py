@@ -14,6 +14,7 @@ from planting import fails  # noqa: E402
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("bug", [pytest.param(bug, id=bug.name) for bug in CAUGHT])
 def test_it_fails_its_test(bug, tmp_path):
     """The test that is named as its catcher fails, and nothing else goes wrong."""

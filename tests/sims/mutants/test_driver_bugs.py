@@ -26,6 +26,7 @@ def test_all_named_bugs_together_are_forty_at_least():
     assert len(names) == len({*names}) >= 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_slice_of_them_is_found(name, tmp_path):
     """Some are looked for whenever tests run."""
@@ -33,6 +34,7 @@ def test_a_slice_of_them_is_found(name, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in BY_NAME if name not in QUICK])
 def test_each_is_found(name, tmp_path):
     """All others are found too."""

@@ -33,6 +33,7 @@ def test_each_lesson_says_what_it_repeats():
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", BY_SEEDS)
 def test_seeds_find_it(name, tmp_path):
     """A seed breaks an invariant."""
@@ -43,6 +44,7 @@ CAUGHT_BY_A_TEST = [name for name in BY_A_TEST if PURITY not in BY_NAME[name].ca
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CAUGHT_BY_A_TEST)
 def test_it_fails_its_test(name, tmp_path):
     """The test that is named as its catcher fails, and nothing else goes wrong."""

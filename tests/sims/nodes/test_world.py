@@ -70,6 +70,7 @@ def hold(seeds):
     return fired, reached
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", range(0, SEEDS, 20))
 def test_some_seeds_hold(first):
     """No seed breaks an invariant."""

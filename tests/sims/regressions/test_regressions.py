@@ -25,6 +25,7 @@ def plan_of(name):
     return read_plan(KEPT[name].read_text(encoding="utf-8"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", KEPT)
 def test_what_was_found_once_holds(name):
     """No kept plan breaks an invariant, and none is larger than a reader can take in."""

@@ -24,7 +24,7 @@ def test_frozen_objects_are_written():
     assert json.loads(encoded({"a": "\ud800"})) == {"a": "\ud800"}
 
 
-@examples(25)
+@examples(8)  # of up to twenty long texts
 @given(st.lists(TEXTS, max_size=20))
 def test_no_warning_splits_a_header(texts):
     """None with a control character is sent, and all together stay within the limit."""

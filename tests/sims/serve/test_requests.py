@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from iriscw_sims.kube.refusals import Refused
 from iriscw_sims.serve.requests import DEPTH_LIMIT, from_json, from_yaml, parse_body, read_body, read_target
 from iriscw_sims.serve.settings import Limits
+from profiles import examples
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
@@ -38,6 +39,7 @@ def test_targets_that_are_none(target):
     assert code_of(refused) == 400
 
 
+@examples(15)
 @given(JSON)
 def test_json_comes_back(value):
     """Whatever Python writes as JSON is read as it was."""

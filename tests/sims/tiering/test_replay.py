@@ -24,6 +24,7 @@ def test_greedy_dual_is_not_much_worse_anywhere(make):
     assert hours["clairvoyant"] < min(hours["LRU"], hours["Greedy-Dual"])
 
 
+@pytest.mark.slow
 def test_greedy_dual_is_better_with_mixed_sizes():
     """Where popularity lasts: on the page, and on a trace that is replayed now."""
     assert waited(zipf)["Greedy-Dual"] < waited(zipf)["LRU"]

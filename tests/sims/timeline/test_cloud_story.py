@@ -119,7 +119,7 @@ def test_unknown_notes_are_left_out(recorder, story, note):
 def test_all_that_the_cloud_says_is_known():
     """Some busy seeds: each first word is in the table, so that a new one is thought about."""
     said = {}
-    for seed in (1, 4, 6, 28):
+    for seed in (1, 28):
         world = World(seed)
         world.cloud.noted = lambda *what: said.setdefault(what[1]) if what[0] == WHO else None
         world.run()

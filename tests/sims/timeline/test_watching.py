@@ -72,6 +72,7 @@ def test_every_end_has_a_cause(seed, replayed):
     assert silent == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_job_and_slice_has_its_whole_life(seed, replayed):
     """Each job that was accepted has a lane and an outcome; each slice that is gone left its lane."""
@@ -127,6 +128,7 @@ def test_standing_still_is_a_span_of_its_length(calm):
     assert 0 <= spans[1].began - 30 * SECOND <= 2 * SECOND
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "state"), [("disk stalls", "stalled"), ("disk full", "full")])
 def test_trouble_of_the_disk_is_a_span(calm, kind, state):
     """The disk's lane shows how long it took nothing."""

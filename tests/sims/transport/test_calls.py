@@ -86,7 +86,7 @@ class Caller:
             assert await call.receive() is None
 
 
-@examples(60, FOUND_AND_SHRUNK)
+@examples(25, FOUND_AND_SHRUNK)
 @given(seeds, faults_of_any_kind, calls)
 def test_every_call_keeps_its_word(seed, faults, plan) -> None:
     """Under any faults a call ends by its deadline, with its answer or one named error of the net; what may not be

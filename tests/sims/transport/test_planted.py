@@ -179,6 +179,7 @@ PLANTED: list[tuple[Plant, Callable[..., None]]] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("plant", "check"), PLANTED, ids=lambda value: getattr(value, "__name__", ""))
 def test_planted_bug_is_caught(plant: Plant, check: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """The check holds for the code as it is, and not with the bug."""

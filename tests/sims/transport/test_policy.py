@@ -36,6 +36,7 @@ async def ask(channel: RpcChannel, text: str = "a", takes_ms: int = 0, **options
 # Noticing
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", [FaultKind.HALF_OPEN_UP, FaultKind.HALF_OPEN_DOWN, FaultKind.VANISH])
 @examples(15, FOUND_AND_SHRUNK)
 @given(seeds, st.integers(0, 45_000))
@@ -508,6 +509,7 @@ def test_unfinished_messages_are_bounded() -> None:
     perform(play, limits=NARROW)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", [FaultKind.BREAK, FaultKind.VANISH, FaultKind.HALF_OPEN_UP, FaultKind.PARTITION_UP])
 @pytest.mark.parametrize("at_ms", [2, 10, 20, 40])
 def test_unfinished_messages_are_given_back_after(kind, at_ms) -> None:

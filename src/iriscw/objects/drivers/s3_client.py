@@ -16,6 +16,7 @@ What is not caught here is no failure of the world.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from contextlib import AsyncExitStack
@@ -39,6 +40,7 @@ from botocore.exceptions import (
     ProfileNotFound,
     ProxyConnectionError,
 )
+from botocore.loaders import Loader, create_loader
 
 from iriscw.objects.drivers.failure import TEXT_LENGTH, AttemptFailed, TryFailure
 from iriscw.objects.drivers.s3_answers import BEGINNING
@@ -107,9 +109,16 @@ def new_session() -> AioSession:
     return session
 
 
+@functools.cache
+def _loader(data_path: str | None) -> Loader:
+    """Return what reads the descriptions of services: megabytes, which all stores of a process read once."""
+    return create_loader(data_path)
+
+
 def _session() -> AioSession:
     session = AioSession()
     try:
+        session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
         resolver = session.get_component("credential_provider")
     except TROUBLES as error:
         raise AttemptFailed(judged(error)) from error

@@ -156,6 +156,7 @@ async def test_who_does_not_read_holds_nobody_up_for_ever():
             await opened.send(0, bytes(12_000_000))
 
 
+@pytest.mark.slow
 async def test_a_slow_reader_holds_up_the_server():
     """It can send so much and no more before somebody reads."""
     sent = []

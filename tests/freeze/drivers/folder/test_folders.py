@@ -173,6 +173,7 @@ class Died(BaseException):
     """The process that thaws dies here."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("exchange", [True, False])
 @pytest.mark.parametrize("there", [True, False])
 def test_a_crash_between_any_two_steps_is_undone(made, there, exchange, monkeypatch):

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from parsed import nodes
+
 HOME = "iriscw.checkpoint.drivers.built_in"
 
 RESOURCES = (
@@ -52,12 +54,12 @@ def _texts(tree):
     """Yield all string constants that are no docstring."""
     docstrings = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.lineno, node.value
 
@@ -69,7 +71,7 @@ def check_names(module, tree):
     for line, text in _texts(tree):
         if text in NAMES or TEXT.search(text):
             yield f"{module}:{line}: {text[:60]!r}: ask iriscw.checkpoint.drivers.loading"
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.ImportFrom) and node.module == HOME and module not in (*MEASURED, *SIMULATED):
             for each in node.names:
                 if each.name in ("RAM", "DISK"):
