@@ -193,7 +193,8 @@ async def test_a_worker_that_names_nothing_to_freeze(world, changes):
         ("refused", "RightsMissing", Thawed.REFUSED),
         ("undone", "NoRoom", Thawed.REFUSED),
         ("refused", "MoveUndone", Thawed.REFUSED),
-        ("refused", "ArtifactUnknown", Thawed.UNDONE),
+        ("refused", "ArtifactUnknown", Thawed.DAMAGED),
+        ("failed", "ArtifactRefused", Thawed.UNDONE),
         ("unknown", "GateRefused", Thawed.UNKNOWN),
     ],
 )

@@ -84,8 +84,11 @@ UNFIT: Final = (
 """Kinds of ends of a thaw after which trying again on that machine is of no use until something changes there: nothing
 runs of it. Each is the name of an error in :mod:`iriscw.freeze.model`."""
 
-_OF_NO_MACHINE: Final = ("ArtifactUnknown", "ArtifactRefused", "ChunkDamaged", "OrderCancelled")
+_DAMAGED: Final = ("ArtifactUnknown", "ArtifactRefused", "ChunkDamaged")
 """Kinds for which an agent refuses an order to thaw, whatever its machine is. For others another one may do."""
+
+_CANCELLED: Final = "OrderCancelled"
+"""The one that says nothing of a machine or a checkpoint."""
 
 _TRANSIENT: Final = (ActorStopped, NoSuchActor, OutcomeUnknown)
 """Beside what says so of itself: the tree is being started, or a part of it is. All questions may be repeated."""
@@ -173,8 +176,10 @@ class Moves:
         view = await self._find(key) or await self._place(key, effect.node, order)
         end = await self._end_of(view)
         outcome = _THAWS.get(end.outcome, Thawed.UNKNOWN)
-        not_begun = end.outcome == REFUSED and end.kind not in _OF_NO_MACHINE  # its fetch failed, say
-        if outcome is Thawed.UNDONE and (not_begun or end.kind in UNFIT):
+        not_begun = end.outcome == REFUSED and end.kind != _CANCELLED  # its fetch failed, say
+        if not_begun and end.kind in _DAMAGED:
+            outcome = Thawed.DAMAGED
+        elif outcome is Thawed.UNDONE and (not_begun or end.kind in UNFIT):
             outcome = Thawed.REFUSED
         self.ends["thaw", outcome.value] += 1
         return ThawedAttempt(outcome, "" if outcome is Thawed.THAWED else _sentence(end))

@@ -21,7 +21,8 @@ SUSPENDED   that has it                                          any worker of a
 SUSPENDED   it is to go on, and a worker there has room          RESUMING under a new grant; the worker is told
 RESUMING    its worker says RESUMING and tells the folder        a thaw is ordered
 RESUMING    its worker says that it runs                         RUNS; its checkpoint is removed
-RESUMING    the thaw is undone, or nobody can say                tried again after a while, ``THAWS`` times; given up
+RESUMING    the thaw is undone, or nobody can say                tried again after a while, ``THAWS`` times; then given
+                                                                 up, or, if the repository has it, as the next
 RESUMING    its machine cannot bring it back, as that is         its worker is told to take the grant back
 RESUMING    its worker says that the grant was not taken         SUSPENDED, and that machine not tried for a while
 RESUMING    its worker is gone for good                          lost: whatever came back has ended by then
@@ -519,19 +520,25 @@ class SuspendDecisions:
         ends = Ends()
         reason = reason[:MAX_REASON_CHARS] or f"the thaw is {outcome.value}"
         if outcome is Thawed.REFUSED:
-            attempt, said = latest_attempt(ledger, index), f"{thawed_on(move)} did not take it: {reason}"
-            step(ledger, index, uid, ends, ctx, ThawRefused(index, uid, said[:MAX_REASON_CHARS], ctx.wall))
-            withdraw = WithdrawGrants(attempt.incarnation, (uid,))
-            ends.commands.append(Tell(link_of(ctx, attempt.worker_id), withdraw))
+            self._refused(ledger, index, uid, f"{thawed_on(move)} did not take it: {reason}", ends, ctx)
             return conclude(ledger, ends, ctx)
         then = step(ledger, index, uid, ends, ctx, ThawUndone(index, uid, reason, ctx.wall))
-        if then.tries >= THAWS:
-            why = f"it could not be brought back, {then.tries} times: {reason}"
+        why = f"it could not be brought back, {then.tries} times: {reason}"
+        if then.tries >= THAWS and move.repository and outcome is not Thawed.DAMAGED:
+            self._refused(ledger, index, uid, f"on {thawed_on(move)} {why}", ends, ctx)
+        elif then.tries >= THAWS:
             self._give_up(ledger, index, uid, why, ends, ctx)
         else:
             again = ThawAgain(index, uid, then.number)
             ends.commands.append(SetTimer(("thaw", uid), self.settings.thaw_pause_ns, again))
         return conclude(ledger, ends, ctx)
+
+    def _refused(self, ledger: JobLedger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
+        """Have its worker take the grant back, so that another machine may be tried."""
+        attempt, said = latest_attempt(ledger, index), reason[:MAX_REASON_CHARS]
+        step(ledger, index, uid, ends, ctx, ThawRefused(index, uid, said, ctx.wall))
+        withdraw = WithdrawGrants(attempt.incarnation, (uid,))
+        ends.commands.append(Tell(link_of(ctx, attempt.worker_id), withdraw))
 
     def thaw_again(self, ledger: JobLedger, message: ThawAgain, ctx: Context) -> Outcome:
         """Try once more."""
@@ -566,6 +573,9 @@ class SuspendDecisions:
         reason = f"not done within {self.settings.suspend_limit_ns / 1_000_000_000:g} s"
         if move.stage in (Stage.ASKED, Stage.FREEZING) and not move.away and not move.vacated:
             self._undo(ledger, index, uid, reason, ends, ctx, drop=move.stage is Stage.FREEZING)
+        elif move.thawing and move.repository and stop_for(ledger, latest_attempt(ledger, index)) is None:
+            self._refused(ledger, index, uid, f"{thawed_on(move)} did not bring it back: {reason}", ends, ctx)
+            ends.commands.append(SetTimer(("move", uid), self.settings.suspend_limit_ns, message))
         else:
             self._give_up(ledger, index, uid, reason, ends, ctx)
         return conclude(ledger, ends, ctx)

@@ -28,6 +28,8 @@ class Thawed(enum.Enum):
     """Nothing of it runs, as before."""
     REFUSED = "refused"
     """Nothing of it runs, and it cannot be brought back on this machine as that is: something else is needed there."""
+    DAMAGED = "damaged"
+    """Nothing of it runs, and no machine can bring it back: its checkpoint is damaged, or is not there any more."""
     UNKNOWN = "unknown"
     """Nobody can say."""
 

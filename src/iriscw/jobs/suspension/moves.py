@@ -122,10 +122,11 @@ def thaw_key(uid: str, move: Move) -> str:
 def thaw_keys(freeze: str, returns: int) -> tuple[str, ...]:
     """Name the tries there may be to bring back what the suspension called ``freeze`` (:func:`freeze_key`) made.
 
-    Those under the latest grant: those before (``returns`` machines did not take it) have ended.
+    Those under the latest grant, and the one before that: a machine that was given up because it took too long may be
+    at it still. The others (``returns`` machines did not take it) have ended.
     """
-    suspension, first = freeze.removeprefix(_SUSPEND), returns * THAWS + 1
-    return tuple(f"{_RESUME}{suspension}-{number}" for number in range(first, first + THAWS))
+    suspension, end = freeze.removeprefix(_SUSPEND), (returns + 1) * THAWS + 1
+    return tuple(f"{_RESUME}{suspension}-{number}" for number in range(max(1, end - 2 * THAWS), end))
 
 
 def grant_of(uid: str, move: Move) -> str:
