@@ -80,6 +80,7 @@ from iriscw.jobs.suspension.messages import (
     CheckpointLeft,
     ContinueAttempts,
     EndAway,
+    FindSuspended,
     MoveOverdue,
     PlaceAgain,
     PlaceSuspended,
@@ -169,6 +170,7 @@ class SuspendDecisions:
         return {
             SuspendTask: self.suspend,
             ResumeTask: self.resume_task,
+            FindSuspended: self.find_suspended,
             SuspendedPlaced: self.placed,
             EndAway: self.end_away,
             MoveOverdue: self.overdue,
@@ -233,6 +235,15 @@ class SuspendDecisions:
         then = step(ledger, index, uid, ends, ctx, ResumptionWanted(index, uid, message.key, True, ctx.wall))
         commands = (*ends.commands, *_place(ledger, index, uid, then, ctx), Reply(view_of(index, uid, then)))
         return Decision(records=tuple(ends.records), commands=commands)
+
+    def find_suspended(self, ledger: JobLedger, message: FindSuspended, ctx: Context) -> Outcome:
+        """Say whose checkpoint this is."""
+        if ctx.reply_to is None:
+            return None
+        for uid, move in ledger.moves.items():
+            if move.checkpoint == message.checkpoint:
+                return (Reply(view_of(ledger.live.get(uid, ledger.away.get(uid, -1)), uid, move)),)
+        return (Reply(None),)
 
     # What the worker says
 

@@ -51,6 +51,13 @@ class ResumeTask:
 
 
 @message
+class FindSuspended:
+    """Say which attempt goes on from this checkpoint. Answered with its :class:`SuspensionView`; None: none does."""
+
+    checkpoint: str
+
+
+@message
 class SuspensionView:
     """Where a task's attempt stands between running and not.
 
