@@ -8,6 +8,7 @@ import attrs
 
 from iriscw.jobs.model import Observation, Suspension, TaskState
 from iriscw.runtime.vocabulary import replace
+from iriscw.worker.messages import RunAttempt
 from iriscw.worker.model import SEEN_AS, AttemptPhase as Phase, Order
 from iriscw.worker.records import (
     AttemptAccepted,
@@ -100,6 +101,12 @@ class Attempt:
     revoked: bool = False
     """Whether it ended because its grant was taken back: frozen as it was, it may be granted again, here or elsewhere.
     """
+    leaving: bool = False
+    """Whether this life of the worker is letting it go, or has."""
+    left: bool = False
+    """Whether it has, so that this actor is about to end."""
+    next_run: RunAttempt | None = None
+    """The order by which it comes back, where that came meanwhile: for the actor that it gets after this one."""
 
     def observation(self) -> Observation:
         """Return what is reported of it."""
