@@ -15,6 +15,9 @@ that is there is taken away, and no later pass finds the pack without a referenc
 is gone, its chunks are stored again. The manifest is protected by the head, which names the attempt from its beginning;
 a collection gives attempts up that began long ago by removing their head, and then the last change of the head, which
 makes the checkpoint visible, does not happen. No clock has to be right for that: one that is wrong costs work.
+
+A checkpoint that can be seen is stored anew behind that: its head stays, and names the new attempt beside its own until
+it is that one's. It is given up by taking that name away, which is a change as well.
 """
 
 from __future__ import annotations
@@ -67,6 +70,7 @@ from iriscw.checkpoint.repository.model import (
     ChunkPlace,
     Contents,
     SignedHead,
+    StoredAgain,
     StoredFile,
 )
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, Progress
@@ -125,6 +129,8 @@ class Storing:
     _done: int = attrs.field(default=0, init=False)
     _etag: str = attrs.field(default="", init=False)
     """Of the head that says that this attempt has begun."""
+    _seen: SignedHead | None = attrs.field(default=None, init=False)
+    """The head of the checkpoint as it can be seen while this attempt stores it anew; None: it cannot be seen."""
     _renewed_at: float = attrs.field(default=0.0, init=False)
 
     async def run(self) -> StoredCheckpoint:
@@ -164,9 +170,10 @@ class Storing:
 
         An attempt that has not ended is taken over: whoever made it has died, or begins anew. So is a checkpoint that
         cannot be read, or in whose packs damage was found: then it is stored again. So is one that is not encrypted
-        with the key that it is to be encrypted with.
+        with the key that it is to be encrypted with. What can be seen of it can be seen until it is another one.
         """
         found = await self.objects.signed_head(self.artifact)
+        self._seen = found[0] if found is not None and not found[0].head.begun_wall_ns else None
         if found is not None and not found[0].head.begun_wall_ns:
             try:
                 there = await self.objects.contents(found[0].head)
@@ -190,8 +197,12 @@ class Storing:
         return None
 
     async def _write_begun(self, condition: Condition) -> None:
-        head = CheckpointHead(self.artifact, self.attempt, begun_wall_ns=time.time_ns())
-        self._etag = await self.objects.write_head(head, condition)
+        now = time.time_ns()
+        if self._seen is not None:
+            self._etag = await self.objects.write_again(self._seen, StoredAgain(self.attempt, now), condition)
+        else:
+            head = CheckpointHead(self.artifact, self.attempt, begun_wall_ns=now)
+            self._etag = await self.objects.write_head(head, condition)
         self._renewed_at = anyio.current_time()
 
     async def _renew(self) -> None:
@@ -359,7 +370,9 @@ class Storing:
         head = self._head(contents, hashlib.sha256(text).hexdigest(), source)
         try:
             await self.objects.write_head(head, IfMatch(self._etag), contents.key)
-        except ObjectChanged:
+        except ObjectChanged as error:
+            if self._seen is not None and await self.objects.head(self.artifact) is None:
+                raise StoringDisturbed(f"checkpoint {self.artifact} was removed while it was stored again") from error
             return False
         try:
             program = self.objects.protection.program(head.program)
