@@ -62,7 +62,7 @@ from iriscw.checkpoint.repository.contents import (
     WINDOW_BYTES,
     written_contents,
 )
-from iriscw.checkpoint.repository.keys import PACKS, manifest_key, named_pack, pack_key, packs_of
+from iriscw.checkpoint.repository.keys import PACKS, head_key, manifest_key, named_pack, pack_key, packs_of
 from iriscw.checkpoint.repository.model import (
     CheckpointHead,
     Chunk,
@@ -75,7 +75,7 @@ from iriscw.checkpoint.repository.model import (
 )
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, Progress
 from iriscw.freeze.ports import Report
-from iriscw.objects.ports import Condition, Data, IfAbsent, IfMatch, ObjectChanged, ObjectExists
+from iriscw.objects.ports import Condition, Data, IfAbsent, IfMatch, ObjectChanged, ObjectExists, ObjectNotFound
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +172,11 @@ class Storing:
         cannot be read, or in whose packs damage was found: then it is stored again. So is one that is not encrypted
         with the key that it is to be encrypted with. What can be seen of it can be seen until it is another one.
         """
-        found = await self.objects.signed_head(self.artifact)
+        try:
+            found = await self.objects.signed_head(self.artifact)
+        except ArtifactRefused as error:
+            await self._begin_over_damage(error)
+            return None
         self._seen = found[0] if found is not None and not found[0].head.begun_wall_ns else None
         if found is not None and not found[0].head.begun_wall_ns:
             try:
@@ -195,6 +199,15 @@ class Storing:
         except (ObjectExists, ObjectChanged) as error:
             raise StoringDisturbed(f"somebody else stores the checkpoint {self.artifact} now") from error
         return None
+
+    async def _begin_over_damage(self, damage: ArtifactRefused) -> None:
+        """Say that this attempt begins, in the place of a head of which nobody can say what it was."""
+        log.warning("checkpoint %s is stored again: %s", self.artifact, damage)
+        self._seen = None
+        try:
+            await self._write_begun(IfMatch((await self.objects.store.stat(head_key(self.artifact))).etag))
+        except (ObjectNotFound, ObjectChanged) as error:
+            raise StoringDisturbed(f"somebody else stores the checkpoint {self.artifact} now") from error
 
     async def _write_begun(self, condition: Condition) -> None:
         now = time.time_ns()
