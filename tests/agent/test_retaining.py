@@ -72,6 +72,27 @@ async def test_what_is_stored_meanwhile_stays_in_the_repository(tmp_path, disk):
         assert "ck-1" in repository.kept
 
 
+@pytest.mark.parametrize("broken", ["pins/ck-1", ""])
+async def test_one_that_cannot_be_read_or_removed_keeps_none_of_the_others(tmp_path, disk, broken):
+    """It stays, and the policy goes on with the rest."""
+    if broken:
+        place = disk.root / broken
+        place.unlink(missing_ok=True)
+        place.parent.mkdir(exist_ok=True)
+        place.symlink_to(place)  # ELOOP, whoever looks
+    async with agent_of(tmp_path, StepWorld(), folders=[disk]) as (agent, _):
+        remove = agent.remove
+
+        async def refuses(artifact, **words):
+            if artifact == "ck-1":
+                raise OSError(5, "it cannot be removed")
+            await remove(artifact, **words)
+
+        agent.remove = refuses
+        await Retainer(LAST, agent, agent._figures)._apply(LAST)
+        assert names(disk) == (["ck-1", "ck-3"] if broken else ["ck-1"])
+
+
 async def test_an_agent_with_a_policy(tmp_path, disk):
     """It applies it: what a thaw uses stays, and takes the place of another."""
     disk.pin("ck-1", "th-1")

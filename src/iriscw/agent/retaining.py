@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import attrs
 
-from iriscw._errors import IriscwError, OperationError
+from iriscw._errors import OperationError
 from iriscw.agent.caller_folders import PREFIX
 from iriscw.agent.doors.figures import AgentFigures
 from iriscw.agent.operation_views import RunningOperation
@@ -62,14 +62,14 @@ async def let_go(
     those: Sequence[KeptCheckpoint],
     policy: RetentionPolicy,
     remove: Callable[[str], Awaitable[None]],
-    needed: tuple[type[IriscwError], ...],
-) -> AsyncGenerator[tuple[Expired, IriscwError | None], None]:
+    needed: tuple[type[Exception], ...],
+) -> AsyncGenerator[tuple[Expired, Exception | None], None]:
     """Remove what the policy lets go; yield each, with the error by which it turned out to be needed.
 
-    What is needed stays, and is counted as such: the policy is asked again.
+    What is needed stays, and is counted as such: the policy is asked again. So is what meets one of these errors.
 
     Raises:
-        IriscwError: one could not be removed for another reason; those before it are.
+        IriscwError, OSError: one could not be removed for another reason; those before it are.
     """
     left = {each.checkpoint: each for each in those}
     now_ms = time.time_ns() // MILLISECOND
@@ -130,7 +130,7 @@ class Retainer:
         those = [each for each in candidates(ours) if each.checkpoint not in held]
         kept = {each.checkpoint: each for each in those}
         refused = False
-        stays = (ArtifactInUse, ArtifactUnknown, OperationError)
+        stays = (ArtifactInUse, ArtifactUnknown, OperationError, OSError)
         remove = partial(agent.remove, here_only=True)  # one may be stored while others are removed
         async with aclosing(let_go(those, policy, remove, stays)) as removed:
             async for gone, error in removed:
