@@ -44,15 +44,24 @@ def candidates(found: Sequence[ListedArtifact]) -> list[KeptCheckpoint]:
             sum(copy.size_bytes for copy in each.copies),
             each.manifest.sealed_wall_ns // MILLISECOND,
             each.manifest.labels,
-            needed=needed_by(each.manifest.frozen.guard, [name for copy in each.copies for name in copy.pinned_by]),
+            needed=needed_by(
+                each.manifest.frozen.guard,
+                [name for copy in each.copies for name in copy.pinned_by],
+                carried=each.manifest.frozen.carried is not None,
+            ),
         )
         for each in found
         if each.manifest is not None and all(copy.tier != REPOSITORY for copy in each.copies)
     ]
 
 
-def needed_by(guard: str, pins: Sequence[str]) -> str:
-    """Say who needs a checkpoint, if somebody of this machine does: ``guard`` is the folder of its attempt."""
+def needed_by(guard: str, pins: Sequence[str], *, carried: bool = False) -> str:
+    """Say who needs a checkpoint, if somebody of this machine does: ``guard`` is the folder of its attempt.
+
+    One that carries that folder goes on without it: as long as only this machine has it, its job may have no other.
+    """
+    if guard and carried:
+        return "it is of a job's task, and is to come to a repository"
     if guard and Path(guard).is_dir():
         return "it is of a job's task, whose attempt is still here"
     return f"operation {pins[0]} uses it" if pins else ""
