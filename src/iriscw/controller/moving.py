@@ -172,7 +172,8 @@ class Moves:
             SuspensionRefused: the node has no agent any more. Nothing of it runs.
         """
         key = PREFIX + effect.key
-        order = Order("", thaw=ThawOrder(effect.checkpoint, new_numbers=True, gpus=effect.gpus))
+        asked = ThawOrder(effect.checkpoint, new_numbers=True, gpus=effect.gpus, repository=effect.repository)
+        order = Order("", thaw=asked)
         view = await self._find(key) or await self._place(key, effect.node, order)
         end = await self._end_of(view)
         outcome = _THAWS.get(end.outcome, Thawed.UNKNOWN)
@@ -191,19 +192,18 @@ class Moves:
             SuspensionRefused: the node has no agent any more. It lies where it lay.
         """
         key = PREFIX + effect.key
-        order = Order("", move=MoveOrder(effect.checkpoint, REPOSITORY))
-        view, before = await self._find(key), ""
+        view = await self._find(key)
         if view is None:
-            before = await self._repository_at(effect.node)
+            meant = await self._repository_at(effect.node)
+            order = Order("", move=MoveOrder(effect.checkpoint, REPOSITORY, repository=meant))
             view = await self._place(key, effect.node, order)
         end = await self._end_of(view)
         self.ends["store", "stored" if end.outcome in _STORED else "kept"] += 1
         if end.outcome not in _STORED:
             return CheckpointStored(reason=_sentence(end))
-        where = await self._repository_at(effect.node)
-        if before and where != before:  # started anew meanwhile: nobody can say in which of them it lies
-            return CheckpointStored(reason=f"its agent has another repository than {before} now")
-        return CheckpointStored(where, "its agent names no repository")
+        # As it was ordered: the agent may have been started with another one since.
+        where = view.order.move.repository if view.order.move is not None else ""
+        return CheckpointStored(where or await self._repository_at(effect.node), "its agent names no repository")
 
     async def drop(self, effect: DropCheckpoint) -> None:
         """Remove what a suspension left (see the port): its order is ended first, and thaws of it are waited for.

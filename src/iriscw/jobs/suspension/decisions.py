@@ -515,7 +515,7 @@ class SuspendDecisions:
         return Decision(records=tuple(ends.records), commands=commands)
 
     def _thaw(self, index: int, uid: str, move: Move) -> Command:
-        effect = ThawAttempt(thaw_key(uid, move), uid, move.checkpoint, thawed_on(move), move.gpus)
+        effect = ThawAttempt(thaw_key(uid, move), uid, move.checkpoint, thawed_on(move), move.gpus, move.repository)
         return Run(("thaw", index, uid), effect)
 
     def _thaw_ended(self, ledger: JobLedger, key: Any, outcome: Thawed, reason: str, ctx: Context) -> Outcome:

@@ -100,7 +100,8 @@ class ThawAttempt:
 
     ``key`` names this try.
 
-    ``gpus`` has a pair for each GPU of which the content comes to another one: by UUID, from and to.
+    ``gpus`` has a pair for each GPU of which the content comes to another one: by UUID, from and to. ``repository`` is
+    the one that has it, if one has.
     """
 
     key: str
@@ -108,6 +109,7 @@ class ThawAttempt:
     checkpoint: str
     node: str
     gpus: tuple[tuple[str, str], ...] = ()
+    repository: str = ""
 
 
 @message
