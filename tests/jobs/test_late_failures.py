@@ -4,8 +4,9 @@ import pytest
 from jobs_world import worker_info
 from test_suspending import URL, Bench, stored
 
-from iriscw.jobs.suspension.effects import ThawAttempt, Thawed
-from iriscw.jobs.suspension.messages import ResumeTask
+from iriscw.jobs.messages import TerminateJob
+from iriscw.jobs.suspension.effects import CheckpointStored, StoreCheckpoint, ThawAttempt, Thawed
+from iriscw.jobs.suspension.messages import ResumeTask, SuspendTask
 
 
 @pytest.mark.parametrize("outcome", [Thawed.UNDONE, None, Thawed.DAMAGED])
@@ -32,3 +33,44 @@ def test_a_node_that_fails_late(outcome):
         return
     assert bench.row.uid == uid
     assert {first, bench.thaw().node} == {"b", "c"}
+
+
+def test_what_was_not_stored_is_stored_again():
+    """After a while, each time later, by another order, and by a later life of the job too."""
+    bench = Bench(workers=1)
+    bench.ask(SuspendTask(0, "s", store=True))
+    bench.freeze()
+    keys = []
+    for pause_s in (15, 30):
+        operation = bench.effect(StoreCheckpoint)
+        keys.append(operation.effect.key)
+        operation.complete(CheckpointStored(reason="StoreUnreachable: no answer"))
+        bench.sim.advance(pause_s - 2)
+        assert (bench.row.suspension.storing, "no answer" in bench.row.reason) == (False, True)
+        bench.sim.advance(2)
+    bench.sim.crash()
+    bench.sim.restart()
+    bench.sim.advance(35)
+    operation = bench.effect(StoreCheckpoint)
+    keys.append(operation.effect.key)
+    assert len({*keys}) == 3
+    operation.complete(CheckpointStored(URL))
+    bench.sim.advance(1)
+    assert bench.row.suspension.repository == URL
+    bench.ask(TerminateJob(bench.job))
+    assert bench.drop().stores_failed == 2
+
+
+def test_what_goes_on_is_not_stored_again():
+    """Until nobody wants that any more."""
+    bench = Bench(workers=1)
+    bench.ask(SuspendTask(0, "s", store=True))
+    bench.freeze()
+    bench.lose("slice-0-0")
+    bench.ask(ResumeTask(0, "r"))
+    bench.effect(StoreCheckpoint).complete(CheckpointStored(reason="StoreUnreachable: no answer"))
+    bench.sim.advance(60)
+    assert not bench.row.suspension.storing
+    bench.ask(SuspendTask(0, "again", store=True))
+    bench.sim.advance(16)
+    assert bench.row.suspension.storing

@@ -225,7 +225,7 @@ class Moves:
         elif frozen is not None and not checkpoint:
             checkpoint, node = frozen.order.operation, frozen.node
         if checkpoint:
-            stored = await self._find(PREFIX + store_key(effect.key))
+            stored = await self._find(PREFIX + store_key(effect.key, effect.stores_failed))
             if stored is not None and stored.end is None:
                 await self._ask(ORDERS, CancelOrder(stored.order.operation))
                 await self._end_of(stored)

@@ -16,6 +16,7 @@ FREEZING    its worker is gone for good                          what became of 
 FROZEN      its worker says SUSPENDED                            SUSPENDED; its worker may forget it
 FROZEN      its worker is gone for good                          SUSPENDED if its folder was told, else lost
 SUSPENDED   it is to be stored                                   its agent moves the checkpoint to the repository
+SUSPENDED   it did not come there                                stored again after a while, if it is not to go on
 SUSPENDED   that has it                                          any worker of a machine with that repository is one
                                                                  *there*; not stored: those of its machine, as before
 SUSPENDED   it is to go on, and a worker there has room          RESUMING under a new grant; the worker is told
@@ -57,13 +58,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from iriscw._errors import InvalidArgument
-from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded, TaskNotRunning
+from iriscw.jobs.errors import TaskNotRunning
 from iriscw.jobs.job.desired_attempts import latest_attempt, link_of, run_order, scheduler_of, stop_for
 from iriscw.jobs.job.ends import Ends, conclude, end_attempt, move_of, step
 from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.messages import AttemptsOver, RunAttempts, StopAttempts
-from iriscw.jobs.model import TASK_TERMINAL, Attempt, AttemptEnd, Ending, Observation, Suspension, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.settings import JobSettings
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.suspension.effects import (
@@ -86,6 +86,7 @@ from iriscw.jobs.suspension.messages import (
     PlaceSuspended,
     ResumeMoves,
     ResumeTask,
+    StoreAgain,
     SuspendAttempts,
     SuspendedPlaced,
     SuspendedUnwanted,
@@ -105,6 +106,7 @@ from iriscw.jobs.suspension.moves import (
     thaw_key,
     thawed_on,
     times_doubted,
+    to_be_stored,
     view_of,
     waiting_for,
     waits_for_worker,
@@ -123,12 +125,14 @@ from iriscw.jobs.suspension.records import (
     AttemptVacated,
     CheckpointDropped,
     ResumptionWanted,
+    StoreBegun,
     StoreFailed,
     SuspensionAsked,
     SuspensionUndone,
     ThawRefused,
     ThawUndone,
 )
+from iriscw.jobs.suspension.refusals import not_now, not_suspendable, over
 from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import (
     Cancel,
@@ -176,6 +180,7 @@ class SuspendDecisions:
             MoveOverdue: self.overdue,
             ThawAgain: self.thaw_again,
             PlaceAgain: self.place_again,
+            StoreAgain: self.store_again,
             ResumeMoves: self.resume_rest,
         }
 
@@ -185,7 +190,7 @@ class SuspendDecisions:
         """Promise that the attempt of a task will be suspended."""
         if ctx.reply_to is None:
             return None
-        error = _not_suspendable(ledger, message.index)
+        error = not_suspendable(ledger, message.index)
         attempt = ledger.holder(message.index)
         if error is not None or attempt is None:
             return (Refuse(error or TaskNotRunning(f"task {message.index} of {ledger.job_id} has no attempt")),)
@@ -193,7 +198,7 @@ class SuspendDecisions:
         index, uid = message.index, attempt.uid
         if move is not None and (move.key == message.key or move.stage in (*SUSPENDING, Stage.SUSPENDED)):
             return self._stays(ledger, index, uid, move, message.key, ctx)
-        error = _not_now(ledger, attempt, move)
+        error = not_now(ledger, attempt, move)
         if error is not None:
             return (Refuse(error),)
         asked = SuspensionAsked(
@@ -213,7 +218,7 @@ class SuspendDecisions:
         ends = Ends()
         then = step(ledger, index, uid, ends, ctx, ResumptionWanted(index, uid, key, False, ctx.wall))
         unwanted = Tell(scheduler_of(ctx), SuspendedUnwanted(ledger.job_id, uid))
-        commands = (*ends.commands, unwanted, Reply(view_of(index, uid, then)))
+        commands = (*ends.commands, unwanted, *self._store_later(index, uid, then), Reply(view_of(index, uid, then)))
         return Decision(records=tuple(ends.records), commands=commands)
 
     def resume_task(self, ledger: JobLedger, message: ResumeTask, ctx: Context) -> Outcome:
@@ -221,7 +226,7 @@ class SuspendDecisions:
         if ctx.reply_to is None:
             return None
         index = message.index
-        error = _over(ledger, index)
+        error = over(ledger, index)
         attempt = ledger.holder(index)
         if error is not None or attempt is None:
             return (Refuse(error or TaskNotRunning(f"task {index} of {ledger.job_id} has no attempt")),)
@@ -494,6 +499,26 @@ class SuspendDecisions:
         then = step(ledger, index, uid, ends, ctx, ended)
         if ledger.open:
             ends.waiting += _place(ledger, index, uid, then, ctx)
+            ends.commands += self._store_later(index, uid, then)
+        return conclude(ledger, ends, ctx)
+
+    def _store_later(self, index: int, uid: str, move: Move) -> Iterator[Command]:
+        """Have it stored again in a while, if it was to be stored, is not, and does not go on."""
+        if to_be_stored(move):
+            pause_ns = self.settings.doubt_ns << min(max(move.stores_failed - 1, 0), MAX_DOUBLINGS)
+            again = StoreAgain(index, uid, move.number, move.stores_failed)
+            yield SetTimer(("store", uid), min(pause_ns, self.settings.longest_doubt_ns), again)
+
+    def store_again(self, ledger: JobLedger, message: StoreAgain, ctx: Context) -> Outcome:
+        """Store it again."""
+        index, uid = message.index, message.uid
+        move = ledger.moves.get(uid)
+        asked = (message.number, message.failed)
+        if move is None or not ledger.open or not to_be_stored(move) or asked != (move.number, move.stores_failed):
+            return None
+        ends = Ends()
+        then = step(ledger, index, uid, ends, ctx, StoreBegun(index, uid, ctx.wall))
+        ends.commands.append(_store(index, uid, then))
         return conclude(ledger, ends, ctx)
 
     # Going on
@@ -626,13 +651,15 @@ class SuspendDecisions:
             yield self._thaw(index, uid, move)
         elif move.storing:
             yield _store(index, uid, move)
+        elif to_be_stored(move):
+            yield from self._store_later(index, uid, move)
         elif waits_for_worker(move):  # the scheduler asks for what waits; the clocks are ours
             yield from _tried_again(index, uid, move, ctx)
 
 
 def _store(index: int, uid: str, move: Move) -> Command:
     """Have its checkpoint come to the repository."""
-    effect = StoreCheckpoint(store_key(freeze_key(uid, move)), uid, move.checkpoint, move.node)
+    effect = StoreCheckpoint(store_key(freeze_key(uid, move), move.stores_failed), uid, move.checkpoint, move.node)
     return Run(("store", index, uid), effect)
 
 
@@ -648,34 +675,3 @@ def _tried_again(index: int, uid: str, move: Move, ctx: Context) -> Iterator[Com
     until = [until_ns for _, _, until_ns in move.doubts if until_ns > ctx.wall]
     if until:
         yield SetTimer(("doubt", uid), min(until) - ctx.wall, PlaceAgain(index, uid, move.number))
-
-
-def _over(ledger: JobLedger, index: int) -> Exception | None:
-    """Say why a task has nothing that could be suspended or go on; None: it may have."""
-    if not 0 <= index < ledger.spec.replicas:
-        return InvalidArgument(f"{ledger.job_id} has no task {index}")
-    state = ledger.state_of(index)
-    if ledger.ended is not None or state in TASK_TERMINAL:
-        return TaskEnded(f"task {index} of {ledger.job_id} is over: {state.value}")
-    return None
-
-
-def _not_suspendable(ledger: JobLedger, index: int) -> Exception | None:
-    error = _over(ledger, index)
-    if error is None and ledger.gang:
-        return GangNotSuspendable(f"{ledger.job_id} is a gang, which runs whole or not at all: none of it is suspended")
-    return error
-
-
-def _not_now(ledger: JobLedger, attempt: Attempt, move: Move | None) -> Exception | None:
-    """Say why a live attempt cannot be suspended just now."""
-    if attempt.state is not TaskState.RUNNING:
-        return TaskNotRunning(f"the attempt {attempt.uid} has not begun: it is {attempt.state.value}")
-    if stop_for(ledger, attempt) is not None:
-        return SuspensionRefused(f"the attempt {attempt.uid} is being stopped")
-    if move is not None and move.stage is Stage.RESUMING:
-        return SuspensionRefused(f"the attempt {attempt.uid} is being brought back")
-    why = ledger.suspects.get((attempt.worker_id, attempt.incarnation))
-    if why is not None:
-        return TaskNotRunning(f"the worker of the attempt {attempt.uid} is out of reach: {why}")
-    return None

@@ -128,7 +128,8 @@ class DropCheckpoint:
     is making, is what has to go. The order of that key is ended first if it has not.
 
     ``returns``: how many machines have said that they do not take it; their thaws are over. ``repository`` has it, if
-    that is named, and the machines ``tried``, where it may have been brought, may have copies.
+    that is named, and the machines ``tried``, where it may have been brought, may have copies. ``stores_failed``: how
+    often it did not come to the repository; those moves are over.
     """
 
     key: str
@@ -137,3 +138,4 @@ class DropCheckpoint:
     returns: int = 0
     repository: str = ""
     tried: tuple[str, ...] = ()
+    stores_failed: int = 0

@@ -251,6 +251,16 @@ class PlaceAgain:
 
 
 @message
+class StoreAgain:
+    """Have the checkpoint of a suspended attempt come to the repository that did not come there ``failed`` times."""
+
+    index: int
+    uid: str
+    number: int
+    failed: int
+
+
+@message
 class ResumeMoves:
     """Go on with what a new incarnation owes to suspensions: of ``uids`` those from ``first``, then ``drops``."""
 

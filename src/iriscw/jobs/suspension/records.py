@@ -113,6 +113,16 @@ class StoreFailed:
     wall_ns: int
 
 
+@record("jobs.store_begun", version=1)
+@message
+class StoreBegun:
+    """Its checkpoint, which did not come to the repository before, is on its way there once more."""
+
+    index: int
+    uid: str
+    wall_ns: int
+
+
 @record("jobs.suspension_undone", version=1)
 @message
 class SuspensionUndone:
@@ -283,6 +293,7 @@ class SuspensionKept:
     storing: bool = False
     repository: str = ""
     at: str = ""
+    stores_failed: int = 0
 
 
 @record("jobs.checkpoint_due", version=1)
@@ -296,3 +307,4 @@ class CheckpointDue:
     returns: int = 0
     repository: str = ""
     tried: tuple[str, ...] = ()
+    stores_failed: int = 0
