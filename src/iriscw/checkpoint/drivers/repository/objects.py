@@ -223,12 +223,13 @@ class RepositoryObjects:
         return (await self.store.put(head_key(found.head.checkpoint), data, condition=condition)).etag
 
     async def sign_head(self, found: SignedHead, condition: Condition) -> None:
-        """Write a head as it is, with this machine's signature beside those that it has.
+        """Write a head as it is, with this machine's signature beside those that it has and that are not wrong.
 
         Raises:
             ObjectChanged: the condition does not hold.
         """
-        data = written_head(found.lines, self.protection.signatures(found.lines, found.signatures))
+        others = self.protection.not_wrong(found)
+        data = written_head(found.lines, self.protection.signatures(found.lines, others))
         await self.store.put(head_key(found.head.checkpoint), data, condition=condition)
 
     async def checkpoints(self) -> list[str]:
