@@ -241,8 +241,9 @@ def test_what_a_worker_cannot_bring_back_is_returned(too_late: bool, stopped: bo
     assert actor.runs(Revoke) == [Revoke("a1", "g1")]
     actor.tell(Completed("revoke", Revoke("a1", "g1"), too_late))
     seen = actor.reports[-1]
-    wanted = (Suspension.NONE, "") if too_late else (Suspension.SUSPENDED, "g1")
-    assert (seen.suspension, seen.withdrawn, seen.ending) == (*wanted, None)
+    why = "ResumeRefused: it has other folders"
+    wanted = (Suspension.NONE, "", "") if too_late else (Suspension.SUSPENDED, "g1", why)
+    assert (seen.suspension, seen.withdrawn, seen.withdrawn_reason, seen.ending) == (*wanted, None)
 
 
 def test_what_is_suspended_counts_against_no_timeout() -> None:

@@ -134,6 +134,9 @@ AGAIN_NS = 2 * SECOND
 REFUSED_FAULTS = ("GrantRefused", "ResumeRefused", "InvalidArgument")
 """Errors of a grant that will not be had: what was suspended cannot go on here."""
 
+MAX_REASON_CHARS = 1024
+"""Of why it is returned, in the journal and to the controller."""
+
 UNABLE = "ResumeRefused"
 """The one of them that is about this worker: it has other folders, say, or runs its attempts in another way."""
 
@@ -530,7 +533,8 @@ def failed(attempt: Attempt, message: Failed, ctx: Context) -> Returned:
     if isinstance(message.effect, Permit) and refused:
         if kind == UNABLE and attempt.stop is None and attempt.granted is not None:
             # An earlier life of this worker may have offered it: whether nothing came of that is for the files to say.
-            records = (AttemptReturning(),) if attempt.phase is Phase.RESUMING else ()
+            reason = f"{kind}: {message.error}"[:MAX_REASON_CHARS]
+            records = (AttemptReturning(reason),) if attempt.phase is Phase.RESUMING else ()
             revoke = _revoke(attempt.uid, attempt.granted)
             return _reported(attempt, Decision(records=records, commands=(revoke,)))
         ending = STOPPED[attempt.stop.cause] if attempt.stop else Ending.WORKER_LOST

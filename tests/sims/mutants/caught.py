@@ -44,7 +44,7 @@ CAUGHT = (
                 SUSPENDING,
                 "SuspendDecisions._refused",
                 "step(ledger, index, uid, ends, ctx, ThawRefused(index, uid, said, ctx.wall))",
-                "self._unplaced(ledger, index, uid, ledger.moves[uid], ends, ctx)",
+                "self._unplaced(ledger, index, Observation(uid, TaskState.RUNNING), ledger.moves[uid], ends, ctx)",
             ),
         ),
         catcher=f"{MOVED}test_a_grant_that_was_taken_before_it_could_be_given_back",

@@ -276,7 +276,7 @@ class SuspendDecisions:
                 then = step(ledger, index, seen.uid, ends, ctx, AttemptThawing(index, seen.uid, ctx.wall, others))
                 ends.commands.append(self._thaw(index, seen.uid, then))
             case Stage.RESUMING, Suspension.SUSPENDED if seen.withdrawn and seen.withdrawn == move.grant:
-                self._unplaced(ledger, index, seen.uid, move, ends, ctx)
+                self._unplaced(ledger, index, seen, move, ends, ctx)
             case Stage.RESUMING, Suspension.NONE if seen.state is TaskState.RUNNING:
                 self._resumed(ledger, index, seen.uid, move, ends, ctx)
             case _:
@@ -316,15 +316,16 @@ class SuspendDecisions:
             ends.commands.append(_store(index, uid, then))
         ends.waiting += _place(ledger, index, uid, then, ctx)
 
-    def _unplaced(self, ledger: JobLedger, index: int, uid: str, move: Move, ends: Ends, ctx: Context) -> None:
+    def _unplaced(self, ledger: JobLedger, index: int, seen: Observation, move: Move, ends: Ends, ctx: Context) -> None:
         """Have it without a worker again: its worker has taken the grant back."""
-        attempt = latest_attempt(ledger, index)
+        attempt, uid, why = latest_attempt(ledger, index), seen.uid, seen.withdrawn_reason
         if stop_for(ledger, attempt) is not None:
             return  # its worker has the last word
         node = thawed_on(move)
         doubt_ns = self.settings.doubt_ns << min(times_doubted(move, node), MAX_DOUBLINGS)
         until = ctx.wall + min(doubt_ns, self.settings.longest_doubt_ns)
-        then = step(ledger, index, uid, ends, ctx, AttemptUnplaced(index, uid, node, until, ctx.wall))
+        reason = f"{node} did not take it: {why}"[:MAX_REASON_CHARS] if why else ""
+        then = step(ledger, index, uid, ends, ctx, AttemptUnplaced(index, uid, node, until, ctx.wall, reason))
         ends.uids.append(uid)
         ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
         ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))

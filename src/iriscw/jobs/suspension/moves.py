@@ -420,6 +420,7 @@ def _unplaced(move: Move, record: AttemptUnplaced) -> Move:
         tries=0,
         returns=move.returns + 1,
         doubts=(*others, doubt),
+        reason=record.reason or move.reason,
     )
 
 

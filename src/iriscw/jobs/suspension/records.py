@@ -211,7 +211,8 @@ class ThawRefused:
 class AttemptUnplaced:
     """Its worker has said that its grant was taken back before anybody took it: it has no worker, as before.
 
-    ``node`` is not to be tried before ``until_wall_ns``.
+    ``node`` is not to be tried before ``until_wall_ns``. ``reason``: why, where its worker could not let it go on; else
+    that is known already.
     """
 
     index: int
@@ -219,6 +220,7 @@ class AttemptUnplaced:
     node: str
     until_wall_ns: int
     wall_ns: int
+    reason: str = ""
 
 
 @record("jobs.attempt_resumed", version=1)

@@ -1515,6 +1515,11 @@ class AttemptObserved(betterproto2.Message):
     Of one that is suspended: the grant that this worker took back before anybody had taken it. Empty: none.
     """
 
+    withdrawn_reason: "str" = betterproto2.field(20, betterproto2.TYPE_STRING)
+    """
+    Why this worker could not let it go on under that grant. Empty: it was told to take it back.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "AttemptObserved", AttemptObserved)
 
