@@ -332,7 +332,7 @@ class Freezing:
             order.cancelled = True
             order.waiting.append(operation)
             return
-        store = self.orders.get(store_key(effect.key))
+        store = self.orders.get(store_key(effect.key, effect.stores_failed))
         if store is not None and store.end is None:
             store.cancelled = True
             store.waiting.append(operation)

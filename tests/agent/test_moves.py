@@ -451,6 +451,18 @@ async def test_an_agent_is_ordered_to_move(tmp_path, kept):
             assert (shelf.has("ck-1"), disk.has("ck-1")) == (False, True)
 
 
+async def test_an_agent_that_has_another_repository_than_is_meant(tmp_path, kept):
+    """It refuses to store there, and to fetch from there; what lies in its tiers it thaws all the same."""
+    async with agent_of(tmp_path, StepWorld(), folders=kept.folders) as (agent, _):
+        repository = agent.machine.tiers.repository = MemoryRepository()
+        for meant in ("s3://another", repository.place):
+            stored = Order("mv-1", move=MoveOrder("ck-1", repository.name, repository=meant))
+            fetches = Order("th-1", thaw=ThawOrder("ck-9", repository=meant))
+            for order in (stored, fetches):
+                with contextlib.nullcontext() if meant == repository.place else pytest.raises(NoRepository):
+                    assert await agent._link._begin(BeginOrder(order)) is None
+
+
 async def test_an_agent_is_ordered_to_prefetch_and_to_verify(tmp_path, kept, monkeypatch):
     """What lies here is fetched no more. All copies are read, the repository's too; one that is damaged is named."""
     shelf, disk = kept.folders

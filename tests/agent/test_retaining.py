@@ -15,8 +15,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for moves
 from agent_world import PATIENCE_S, StepWorld, agent_of
 from moves import MemoryRepository, Places
 
-from iriscw.agent.retaining import AGAIN_S, Retainer
+from iriscw.agent.retaining import AGAIN_S, Retainer, candidates
 from iriscw.checkpoint.retention import KeptCheckpoint, RetentionPolicy
+from iriscw.freeze.traits import CarriedFolder
 from iriscw.objects.ports import StoreUnreachable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("claims_of_ours")]
@@ -70,6 +71,36 @@ async def test_what_is_stored_meanwhile_stays_in_the_repository(tmp_path, disk):
         await Retainer(LAST, agent, agent._figures)._apply(LAST)
         assert names(disk) == ["ck-3"]
         assert "ck-1" in repository.kept
+
+
+@pytest.mark.parametrize("broken", ["pins/ck-1", ""])
+async def test_one_that_cannot_be_read_or_removed_keeps_none_of_the_others(tmp_path, disk, broken):
+    """It stays, and the policy goes on with the rest."""
+    if broken:
+        place = disk.root / broken
+        place.unlink(missing_ok=True)
+        place.parent.mkdir(exist_ok=True)
+        place.symlink_to(place)  # ELOOP, whoever looks
+    async with agent_of(tmp_path, StepWorld(), folders=[disk]) as (agent, _):
+        remove = agent.remove
+
+        async def refuses(artifact, **words):
+            if artifact == "ck-1":
+                raise OSError(5, "it cannot be removed")
+            await remove(artifact, **words)
+
+        agent.remove = refuses
+        await Retainer(LAST, agent, agent._figures)._apply(LAST)
+        assert names(disk) == (["ck-1", "ck-3"] if broken else ["ck-1"])
+
+
+async def test_what_is_to_come_to_a_repository_is_needed(disk):
+    """Also where its attempt's folder has gone with its worker: the checkpoint carries it."""
+    found = disk.look_at("ck-1")
+    for carried in (None, CarriedFolder("/gone/u", "ck-1", 0)):
+        frozen = attrs.evolve(found.manifest.frozen, guard="/gone/u", carried=carried)
+        (each,) = candidates([attrs.evolve(found, manifest=attrs.evolve(found.manifest, frozen=frozen))])
+        assert bool(each.needed) is (carried is not None)
 
 
 async def test_an_agent_with_a_policy(tmp_path, disk):

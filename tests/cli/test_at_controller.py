@@ -67,10 +67,11 @@ def test_a_suspended_task_is_told_where_it_is(iriscw, cluster):
 
 
 def test_a_row_has_all_copies():
-    """With the node of each that is not in the row, and which of them cannot be used."""
+    """With the node of each that is not in the row, which of them cannot be used, and why."""
     copies = (CheckpointCopy("n1", "disk", 4), CheckpointCopy("n1", "ram", 4, "torn"), CheckpointCopy("n2", "disk", 4))
-    row = _COLUMNS["TIER"](Checkpoint("ck-1", "n1", "disk", 4, copies=copies))
-    assert str(row) == "disk, ram (unusable), n2:disk"
+    checkpoint = Checkpoint("ck-1", "n1", "disk", 4, labels={"a": "b"}, copies=copies)
+    assert str(_COLUMNS["TIER"](checkpoint)) == "disk, ram (unusable), n2:disk"
+    assert str(_COLUMNS["LABELS"](checkpoint)) == "a=b; ram: torn"
 
 
 async def test_a_checkpoint_is_removed_on_each_of_its_nodes(monkeypatch):

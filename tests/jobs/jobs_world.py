@@ -291,6 +291,8 @@ class Bodies:
         grant = self.offered.get(effect.uid)
         if outcome is Thawed.REFUSED:
             return ThawedAttempt(outcome, "GateRefused: files: /lib/x is another one")
+        if outcome is Thawed.DAMAGED:
+            return ThawedAttempt(outcome, "ChunkDamaged: a pack is damaged")
         if outcome is Thawed.UNDONE or grant is None or effect.checkpoint[3:] not in self.images:
             return ThawedAttempt(Thawed.UNDONE, "no grant")
         worker = self.world.workers.get(self.leaves[grant][0])

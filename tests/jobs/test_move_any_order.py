@@ -182,8 +182,10 @@ def test_only_a_word_about_its_grant_gives_it_back():
     for withdrawn in ("", "another"):
         walk.see("u1", Observation("u1", TaskState.RUNNING, **suspended, withdrawn=withdrawn))
         assert walk.ledger.moves["u1"].stage is Stage.RESUMING
-    walk.see("u1", Observation("u1", TaskState.RUNNING, **suspended, withdrawn=walk.has["u1"]))
+    back = Observation("u1", TaskState.RUNNING, **suspended, withdrawn=walk.has["u1"], withdrawn_reason="other folders")
+    walk.see("u1", back)
     assert walk.ledger.moves["u1"].stage is Stage.SUSPENDED
+    assert "other folders" in walk.ledger.moves["u1"].reason
 
 
 def test_a_silent_worker_may_forget_what_came_to_nothing():

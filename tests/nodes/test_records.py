@@ -45,7 +45,7 @@ GOLDEN = [
         (
             '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"move":'
             'null,"operation":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","force":true,"gpus":[["GPU-1","GPU'
-            '-2"]],"new_numbers":true},"verify":null},"wall_ns":7}]'
+            '-2"]],"new_numbers":true,"repository":""},"verify":null},"wall_ns":7}]'
         ),
     ),
     (
@@ -59,7 +59,7 @@ GOLDEN = [
         OrderPlaced("key", "n1", "agent-1", MOVE, 7),
         (
             '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"move":'
-            '{"checkpoint":"ck-1","keep":true,"target":"repository"},"operation":"mv-1","remove":null,"thaw":null'
+            '{"checkpoint":"ck-1","keep":true,"repository":"","target":"repository"},"operation":"mv-1","remove":null,"thaw":null'
             ',"verify":null},"wall_ns":7}]'
         ),
     ),
@@ -119,6 +119,16 @@ def test_an_earlier_version_knew_one_way_with_numbers():
     )
     found = REGISTRY.decode(Entry(1, "/controller/orders", EntryKind.RECORD, text))
     assert found == [OrderTaken(Order("th-1", thaw=ThawOrder("ck-1", force=True)), 7)]
+
+
+def test_an_earlier_version_named_no_repository():
+    """An order to move that it wrote is read as one to whichever repository the agent has."""
+    text = (
+        '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"move":{"checkpoint":"ck-1",'
+        '"keep":true,"target":"repository"},"operation":"mv-1"},"wall_ns":7}]'
+    )
+    found = REGISTRY.decode(Entry(1, "/nodes/orders", EntryKind.RECORD, text))
+    assert found == [OrderPlaced("key", "n1", "agent-1", MOVE, 7)]
 
 
 @pytest.mark.parametrize(("record", "text"), GOLDEN)

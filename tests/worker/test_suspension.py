@@ -34,6 +34,7 @@ from iriscw.worker.messages import (
     ContinueAttempt,
     Due,
     ForgetAttempt,
+    GpusGiven,
     RunAttempt,
     StopAttempt,
     SuspendAttempt,
@@ -108,6 +109,21 @@ def test_a_leave_brings_back_once() -> None:
     assert (actor.state.phase, actor.reports[-1].suspension) == (AttemptPhase.SUSPENDED, Suspension.SUSPENDED)
     actor.tell(resumed("g2"))
     assert actor.state.phase is AttemptPhase.RESUMING
+
+
+@pytest.mark.parametrize("gpus", [(), ("GPU-1",)])
+def test_it_comes_back_while_it_is_let_go(gpus: tuple[str, ...]) -> None:
+    """Letting it go would undo the grant, and its actor ends with that: the order is for the next one."""
+    actor = suspended()
+    order = resumed(gpus=gpus)
+    if gpus:
+        actor.tell(order)
+    (let_go,) = actor.tell(ForgetAttempt("a1"))
+    assert actor.tell(GpusGiven(order.order, gpus) if gpus else order) == ()
+    released, again = actor.tell(Completed("let-go", let_go.effect, None))
+    assert (released.message, again.message) == (AttemptReleased("a1"), order)
+    assert [each.message for each in actor.tell(order)] == [order]
+    assert (actor.state.phase, actor.runs(Permit)) == (AttemptPhase.SUSPENDED, [])
 
 
 def test_a_program_that_ends_before_it_is_frozen_has_ended() -> None:
@@ -225,8 +241,9 @@ def test_what_a_worker_cannot_bring_back_is_returned(too_late: bool, stopped: bo
     assert actor.runs(Revoke) == [Revoke("a1", "g1")]
     actor.tell(Completed("revoke", Revoke("a1", "g1"), too_late))
     seen = actor.reports[-1]
-    wanted = (Suspension.NONE, "") if too_late else (Suspension.SUSPENDED, "g1")
-    assert (seen.suspension, seen.withdrawn, seen.ending) == (*wanted, None)
+    why = "ResumeRefused: it has other folders"
+    wanted = (Suspension.NONE, "", "") if too_late else (Suspension.SUSPENDED, "g1", why)
+    assert (seen.suspension, seen.withdrawn, seen.withdrawn_reason, seen.ending) == (*wanted, None)
 
 
 def test_what_is_suspended_counts_against_no_timeout() -> None:

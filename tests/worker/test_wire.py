@@ -90,8 +90,11 @@ def test_suspending_and_resuming() -> None:
     assert wire.down(v1.ControllerMessage(continue_=v1.ContinueAttempt(attempt_uid="a1"))) == ContinueAttempt("a1")
     withdraw = v1.ControllerMessage(withdraw=v1.WithdrawGrant(attempt_uid="a1", grant="g1"))
     assert wire.down(v1.ControllerMessage.parse(bytes(withdraw))) == WithdrawGrant("a1", "g1")
-    told = jobs.observation(Observation("a1", TaskState.RUNNING, suspension=Suspension.SUSPENDED, withdrawn="g1"))
-    assert jobs.read_observation(told, logs_stored=0).withdrawn == "g1"
+    told = jobs.observation(
+        Observation("a1", TaskState.RUNNING, suspension=Suspension.SUSPENDED, withdrawn="g1", withdrawn_reason="no")
+    )
+    read = jobs.read_observation(told, logs_stored=0)
+    assert (read.withdrawn, read.withdrawn_reason) == ("g1", "no")
     resumption = v1.Resumption(
         grant="g1", folder="/w/a1", started_at_ms=5, timeout_ms=7, paused_ms=-3, ports={"web": 80, "api": 81}
     )

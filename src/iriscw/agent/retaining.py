@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import attrs
 
-from iriscw._errors import IriscwError, OperationError
+from iriscw._errors import OperationError
 from iriscw.agent.caller_folders import PREFIX
 from iriscw.agent.doors.figures import AgentFigures
 from iriscw.agent.operation_views import RunningOperation
@@ -44,15 +44,24 @@ def candidates(found: Sequence[ListedArtifact]) -> list[KeptCheckpoint]:
             sum(copy.size_bytes for copy in each.copies),
             each.manifest.sealed_wall_ns // MILLISECOND,
             each.manifest.labels,
-            needed=needed_by(each.manifest.frozen.guard, [name for copy in each.copies for name in copy.pinned_by]),
+            needed=needed_by(
+                each.manifest.frozen.guard,
+                [name for copy in each.copies for name in copy.pinned_by],
+                carried=each.manifest.frozen.carried is not None,
+            ),
         )
         for each in found
         if each.manifest is not None and all(copy.tier != REPOSITORY for copy in each.copies)
     ]
 
 
-def needed_by(guard: str, pins: Sequence[str]) -> str:
-    """Say who needs a checkpoint, if somebody of this machine does: ``guard`` is the folder of its attempt."""
+def needed_by(guard: str, pins: Sequence[str], *, carried: bool = False) -> str:
+    """Say who needs a checkpoint, if somebody of this machine does: ``guard`` is the folder of its attempt.
+
+    One that carries that folder goes on without it: as long as only this machine has it, its job may have no other.
+    """
+    if guard and carried:
+        return "it is of a job's task, and is to come to a repository"
     if guard and Path(guard).is_dir():
         return "it is of a job's task, whose attempt is still here"
     return f"operation {pins[0]} uses it" if pins else ""
@@ -62,14 +71,14 @@ async def let_go(
     those: Sequence[KeptCheckpoint],
     policy: RetentionPolicy,
     remove: Callable[[str], Awaitable[None]],
-    needed: tuple[type[IriscwError], ...],
-) -> AsyncGenerator[tuple[Expired, IriscwError | None], None]:
+    needed: tuple[type[Exception], ...],
+) -> AsyncGenerator[tuple[Expired, Exception | None], None]:
     """Remove what the policy lets go; yield each, with the error by which it turned out to be needed.
 
-    What is needed stays, and is counted as such: the policy is asked again.
+    What is needed stays, and is counted as such: the policy is asked again. So is what meets one of these errors.
 
     Raises:
-        IriscwError: one could not be removed for another reason; those before it are.
+        IriscwError, OSError: one could not be removed for another reason; those before it are.
     """
     left = {each.checkpoint: each for each in those}
     now_ms = time.time_ns() // MILLISECOND
@@ -130,7 +139,7 @@ class Retainer:
         those = [each for each in candidates(ours) if each.checkpoint not in held]
         kept = {each.checkpoint: each for each in those}
         refused = False
-        stays = (ArtifactInUse, ArtifactUnknown, OperationError)
+        stays = (ArtifactInUse, ArtifactUnknown, OperationError, OSError)
         remove = partial(agent.remove, here_only=True)  # one may be stored while others are removed
         async with aclosing(let_go(those, policy, remove, stays)) as removed:
             async for gone, error in removed:

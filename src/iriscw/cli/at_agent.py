@@ -119,7 +119,8 @@ def _candidates(found: Sequence[v1.CheckpointView]) -> list[KeptCheckpoint]:
         said = json.loads(each.document_json)
         pins = [name for copy in said["copies"] for name in copy["pinned_by"]]
         size_bytes = sum(copy["size_bytes"] for copy in said["copies"])
-        needed = needed_by(said["manifest"]["frozen"]["guard"], pins)
+        frozen = said["manifest"]["frozen"]
+        needed = needed_by(frozen["guard"], pins, carried=frozen.get("carried") is not None)
         labels = tuple(each.labels.items())
         candidates.append(KeptCheckpoint(each.checkpoint_id, size_bytes, each.sealed_at_ms, labels, needed=needed))
     return candidates

@@ -24,7 +24,7 @@ from iriscw.cli.freeze_shown import (
     show_listing,
 )
 from iriscw.cli.interrupts import as_interrupts
-from iriscw.cli.output import age, cell, emit, to_json, to_yaml, visible
+from iriscw.cli.output import age, cell, emit, labels_cell, to_json, to_yaml, visible
 from iriscw.cli.retaining import retain
 from iriscw.cli.tier_options import PLACE_OPTIONS
 from iriscw.jobs.model import Suspension
@@ -280,7 +280,9 @@ _COLUMNS: dict[str, Callable[[Checkpoint], object]] = {
     "PROGRAM": lambda each: cell(each.program),
     "AGE": lambda each: age(each.sealed_at_ms, _now_ms()) if each.sealed_at_ms else "",
     "STATE": lambda each: f"unknown for {age(each.unknown_since_ms, _now_ms())}" if each.unknown_since_ms else "there",
-    "LABELS": lambda each: cell(each.trouble or ",".join(f"{name}={value}" for name, value in each.labels.items())),
+    "LABELS": lambda each: labels_cell(
+        each.labels, each.trouble, [(_where(each, copy), copy.trouble) for copy in each.copies]
+    ),
 }
 KEPT: Final = ("NODE",)
 """What `iriscw restore` takes beside the checkpoint."""
@@ -288,7 +290,11 @@ KEPT: Final = ("NODE",)
 
 def _place(each: Checkpoint, copy: CheckpointCopy) -> str:
     """Name a copy's place, with its node unless that is the one in the row, and say if it cannot be used."""
-    return (f"{copy.node}:" if copy.node != each.node else "") + copy.tier + (" (unusable)" if copy.trouble else "")
+    return _where(each, copy) + (" (unusable)" if copy.trouble else "")
+
+
+def _where(each: Checkpoint, copy: CheckpointCopy) -> str:
+    return (f"{copy.node}:" if copy.node != each.node else "") + copy.tier
 
 
 def _now_ms() -> int:

@@ -29,7 +29,7 @@ from iriscw.cli.freeze_shown import (
 )
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async, silence_output
-from iriscw.cli.output import OutputLost, age, cell, plain, show, visible
+from iriscw.cli.output import OutputLost, age, cell, labels_cell, plain, show, visible
 from iriscw.cli.retaining import retain
 from iriscw.cli.tier_options import budgets_of, keys_of, repository_of
 
@@ -235,10 +235,10 @@ _COLUMNS: dict[str, Callable[[ListedArtifact], object]] = {
     "AGE": lambda each: (
         age(each.manifest.sealed_wall_ns // 1_000_000, time.time_ns() // 1_000_000) if each.manifest else ""
     ),
-    "LABELS": lambda each: (
-        cell(",".join(f"{name}={value}" for name, value in each.manifest.labels))
-        if each.manifest
-        else cell(each.trouble)
+    "LABELS": lambda each: labels_cell(
+        dict(each.manifest.labels if each.manifest else ()),
+        "" if each.manifest else each.trouble,
+        [(copy.tier, copy.trouble) for copy in each.copies],
     ),
 }
 

@@ -296,6 +296,19 @@ def cell(value: object) -> str:
     return visible(text) or "-"
 
 
+def labels_cell(labels: Mapping[str, str], trouble: str, copies: Iterable[tuple[str, str]]) -> str:
+    """Write what is wrong with a checkpoint, or its labels, and what is wrong with some of its copies.
+
+    Args:
+        labels: of the checkpoint.
+        trouble: of all of it; empty: it can be used.
+        copies: where each lies, and its trouble.
+    """
+    bad = [f"{where}: {why}" for where, why in copies if why and why != trouble]
+    labelled = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+    return cell("; ".join(part for part in (trouble or labelled, *bad) if part))
+
+
 def visible(text: str) -> str:
     """Write what cannot be shown as an escape: a job's command or error must not command the reader's terminal."""
     if text.isprintable():

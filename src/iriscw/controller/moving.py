@@ -84,8 +84,11 @@ UNFIT: Final = (
 """Kinds of ends of a thaw after which trying again on that machine is of no use until something changes there: nothing
 runs of it. Each is the name of an error in :mod:`iriscw.freeze.model`."""
 
-_OF_NO_MACHINE: Final = ("ArtifactUnknown", "ArtifactRefused", "ChunkDamaged", "OrderCancelled")
+_DAMAGED: Final = ("ArtifactUnknown", "ArtifactRefused", "ChunkDamaged")
 """Kinds for which an agent refuses an order to thaw, whatever its machine is. For others another one may do."""
+
+_CANCELLED: Final = "OrderCancelled"
+"""The one that says nothing of a machine or a checkpoint."""
 
 _TRANSIENT: Final = (ActorStopped, NoSuchActor, OutcomeUnknown)
 """Beside what says so of itself: the tree is being started, or a part of it is. All questions may be repeated."""
@@ -169,12 +172,15 @@ class Moves:
             SuspensionRefused: the node has no agent any more. Nothing of it runs.
         """
         key = PREFIX + effect.key
-        order = Order("", thaw=ThawOrder(effect.checkpoint, new_numbers=True, gpus=effect.gpus))
+        asked = ThawOrder(effect.checkpoint, new_numbers=True, gpus=effect.gpus, repository=effect.repository)
+        order = Order("", thaw=asked)
         view = await self._find(key) or await self._place(key, effect.node, order)
         end = await self._end_of(view)
         outcome = _THAWS.get(end.outcome, Thawed.UNKNOWN)
-        not_begun = end.outcome == REFUSED and end.kind not in _OF_NO_MACHINE  # its fetch failed, say
-        if outcome is Thawed.UNDONE and (not_begun or end.kind in UNFIT):
+        not_begun = end.outcome == REFUSED and end.kind != _CANCELLED  # its fetch failed, say
+        if not_begun and end.kind in _DAMAGED:
+            outcome = Thawed.DAMAGED
+        elif outcome is Thawed.UNDONE and (not_begun or end.kind in UNFIT):
             outcome = Thawed.REFUSED
         self.ends["thaw", outcome.value] += 1
         return ThawedAttempt(outcome, "" if outcome is Thawed.THAWED else _sentence(end))
@@ -186,19 +192,18 @@ class Moves:
             SuspensionRefused: the node has no agent any more. It lies where it lay.
         """
         key = PREFIX + effect.key
-        order = Order("", move=MoveOrder(effect.checkpoint, REPOSITORY))
-        view, before = await self._find(key), ""
+        view = await self._find(key)
         if view is None:
-            before = await self._repository_at(effect.node)
+            meant = await self._repository_at(effect.node)
+            order = Order("", move=MoveOrder(effect.checkpoint, REPOSITORY, repository=meant))
             view = await self._place(key, effect.node, order)
         end = await self._end_of(view)
         self.ends["store", "stored" if end.outcome in _STORED else "kept"] += 1
         if end.outcome not in _STORED:
             return CheckpointStored(reason=_sentence(end))
-        where = await self._repository_at(effect.node)
-        if before and where != before:  # started anew meanwhile: nobody can say in which of them it lies
-            return CheckpointStored(reason=f"its agent has another repository than {before} now")
-        return CheckpointStored(where, "its agent names no repository")
+        # As it was ordered: the agent may have been started with another one since.
+        where = view.order.move.repository if view.order.move is not None else ""
+        return CheckpointStored(where or await self._repository_at(effect.node), "its agent names no repository")
 
     async def drop(self, effect: DropCheckpoint) -> None:
         """Remove what a suspension left (see the port): its order is ended first, and thaws of it are waited for.
@@ -220,7 +225,7 @@ class Moves:
         elif frozen is not None and not checkpoint:
             checkpoint, node = frozen.order.operation, frozen.node
         if checkpoint:
-            stored = await self._find(PREFIX + store_key(effect.key))
+            stored = await self._find(PREFIX + store_key(effect.key, effect.stores_failed))
             if stored is not None and stored.end is None:
                 await self._ask(ORDERS, CancelOrder(stored.order.operation))
                 await self._end_of(stored)

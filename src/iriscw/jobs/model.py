@@ -458,6 +458,7 @@ class Observation(MayHaveEnded):
         rendezvous_port: of a gang's leader, where the others meet it; 0: not yet, or not told.
         withdrawn: of one that is SUSPENDED: the grant that was taken back here before anybody had taken it;
             empty: none.
+        withdrawn_reason: why its worker could not let it go on under that; empty: it was told to take it back.
 
     Of one that is SUSPENDED ``log_offset`` is final, too.
     """
@@ -479,6 +480,7 @@ class Observation(MayHaveEnded):
     process_ended_wall_ns: int = 0
     result: ResultFacts | None = None
     withdrawn: str = ""
+    withdrawn_reason: str = ""
 
     @property
     def live(self) -> bool:

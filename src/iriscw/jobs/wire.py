@@ -355,6 +355,7 @@ def read_observation(sent: v1.AttemptObserved, *, logs_stored: int, with_end: bo
         rendezvous_port=sent.rendezvous_port if 0 < sent.rendezvous_port <= MAX_PORT else 0,
         process_ended_wall_ns=max(0, sent.finished_at_ms) * MILLISECOND,
         withdrawn=sent.withdrawn_grant,
+        withdrawn_reason=sent.withdrawn_reason[:MAX_DETAIL_CHARS],
     )
 
 
@@ -380,6 +381,7 @@ def observation(seen: Observation) -> v1.AttemptObserved:
         host=seen.host,
         rendezvous_port=seen.rendezvous_port,
         withdrawn_grant=seen.withdrawn,
+        withdrawn_reason=seen.withdrawn_reason[:MAX_DETAIL_CHARS],
     )
 
 

@@ -234,6 +234,9 @@ class ThawOrder:
     """If somebody has a number of the tree, it comes back in a PID namespace of its own."""
     gpus: tuple[tuple[str, str], ...] = ()
     """Pairs of UUIDs: where it was on the first, it comes to the second."""
+    repository: str = ""
+    """The URL of the repository that has it, if no tier has; an agent that has another one refuses. Empty: whichever it
+    has."""
 
 
 @attrs.frozen
@@ -253,6 +256,8 @@ class MoveOrder:
     checkpoint: str
     target: str
     keep: bool = False
+    repository: str = ""
+    """The URL of the repository that is meant; an agent that has another one refuses. Empty: whichever it has."""
 
 
 @attrs.frozen

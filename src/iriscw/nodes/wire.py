@@ -352,13 +352,19 @@ def _order(order: Order) -> v1.AgentOrder:
         thaw = order.thaw
         numbers = v1.ProcessNumbers.AUTO if thaw.new_numbers else v1.ProcessNumbers.SAME
         message.thaw = v1.ThawRequest(
-            checkpoint_id=thaw.checkpoint, force=thaw.force, numbers=numbers, gpus=dict(thaw.gpus)
+            checkpoint_id=thaw.checkpoint,
+            force=thaw.force,
+            numbers=numbers,
+            gpus=dict(thaw.gpus),
+            repository=thaw.repository,
         )
     elif order.remove is not None:
         message.remove = v1.RemoveCheckpointRequest(checkpoint_id=order.remove.checkpoint)
     elif order.move is not None:
         move = order.move
-        message.move = v1.MoveRequest(checkpoint_id=move.checkpoint, tier=move.target, keep=move.keep)
+        message.move = v1.MoveRequest(
+            checkpoint_id=move.checkpoint, tier=move.target, keep=move.keep, repository=move.repository
+        )
     elif order.verify is not None:
         message.verify = v1.OrderedVerify(checkpoint_id=order.verify.checkpoint)
     return message
@@ -400,13 +406,14 @@ def _read_order(message: v1.AgentOrder) -> Order | None:
     if message.thaw is not None:
         thaw = message.thaw
         new_numbers = thaw.numbers is v1.ProcessNumbers.AUTO
-        gpus = _pairs(thaw.gpus)
-        return Order(message.operation_id, thaw=ThawOrder(thaw.checkpoint_id, thaw.force, new_numbers, gpus))
+        asks = ThawOrder(thaw.checkpoint_id, thaw.force, new_numbers, _pairs(thaw.gpus), thaw.repository)
+        return Order(message.operation_id, thaw=asks)
     if message.remove is not None:
         return Order(message.operation_id, remove=RemoveOrder(message.remove.checkpoint_id))
     if message.move is not None:
         move = message.move
-        return Order(message.operation_id, move=MoveOrder(move.checkpoint_id, move.tier, move.keep))
+        wanted = MoveOrder(move.checkpoint_id, move.tier, move.keep, move.repository)
+        return Order(message.operation_id, move=wanted)
     if message.verify is not None:
         return Order(message.operation_id, verify=VerifyOrder(message.verify.checkpoint_id))
     return None

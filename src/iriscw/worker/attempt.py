@@ -8,6 +8,7 @@ import attrs
 
 from iriscw.jobs.model import Observation, Suspension, TaskState
 from iriscw.runtime.vocabulary import replace
+from iriscw.worker.messages import RunAttempt
 from iriscw.worker.model import SEEN_AS, AttemptPhase as Phase, Order
 from iriscw.worker.records import (
     AttemptAccepted,
@@ -95,11 +96,19 @@ class Attempt:
     """How many GPUs it asks for, known once all is here."""
     permitted: bool = False
     """Whether this life of the worker has offered what was granted."""
+    why_returned: str = ""
+    """Why its grant is taken back, or was, if this worker could not let it go on."""
     returned: str = ""
     """Of one that is SUSPENDED because its grant was taken back here: that grant."""
     revoked: bool = False
     """Whether it ended because its grant was taken back: frozen as it was, it may be granted again, here or elsewhere.
     """
+    leaving: bool = False
+    """Whether this life of the worker is letting it go, or has."""
+    left: bool = False
+    """Whether it has, so that this actor is about to end."""
+    next_run: RunAttempt | None = None
+    """The order by which it comes back, where that came meanwhile: for the actor that it gets after this one."""
 
     def observation(self) -> Observation:
         """Return what is reported of it."""
@@ -117,7 +126,7 @@ class Attempt:
             rendezvous_port=started.rendezvous_port if started else 0,
         )
         if self.phase is Phase.SUSPENDED:
-            seen = replace(seen, withdrawn=self.returned)
+            seen = replace(seen, withdrawn=self.returned, withdrawn_reason=self.why_returned if self.returned else "")
             left = self.suspended  # by this worker; else another one has told
             return seen if left is None else replace(seen, folder=left.folder, log_offset=left.log_bytes)
         if self.phase is Phase.RESUMING and self.granted is not None and self.permitted:
@@ -151,8 +160,10 @@ def evolve(attempt: Attempt, record: object) -> None:
             attempt.suspended, attempt.returned = record, ""
         case AttemptGranted():
             attempt.task_id, attempt.granted, attempt.permitted = record.task_id, record, False
-            attempt.returned = ""
+            attempt.returned, attempt.why_returned = "", ""
             attempt.started = AttemptStarted(record.started_wall_ns, record.timeout_ns, record.ports, record.host)
+        case AttemptReturning(reason=reason):
+            attempt.why_returned = reason
         case AttemptReturned():
             assert attempt.granted is not None
             attempt.returned = attempt.granted.grant

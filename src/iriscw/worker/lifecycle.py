@@ -134,6 +134,9 @@ AGAIN_NS = 2 * SECOND
 REFUSED_FAULTS = ("GrantRefused", "ResumeRefused", "InvalidArgument")
 """Errors of a grant that will not be had: what was suspended cannot go on here."""
 
+MAX_REASON_CHARS = 1024
+"""Of why it is returned, in the journal and to the controller."""
+
 UNABLE = "ResumeRefused"
 """The one of them that is about this worker: it has other folders, say, or runs its attempts in another way."""
 
@@ -194,6 +197,8 @@ def run(attempt: Attempt, message: RunAttempt, ctx: Context) -> Returned:
     """
     resumption = message.order.resumption
     if resumption is not None and _may_come_back(attempt, resumption.grant):
+        if attempt.leaving:
+            return _after_release(attempt, message)
         if resumption.gpus:
             return (_ask_for_gpus(message.order, len(resumption.gpus), resumption.gpus),)
         return _granted(attempt, message.order.task_id, resumption, ())
@@ -209,6 +214,14 @@ def run(attempt: Attempt, message: RunAttempt, ctx: Context) -> Returned:
         commands=(Run("fetch", Fetch(message.order)),),
     )
     return _reported(attempt, accepted)
+
+
+def _after_release(attempt: Attempt, message: RunAttempt) -> Returned:
+    """Have it begin as one that was never here, once it was let go: what lets it go would undo the grant."""
+    if attempt.left:
+        return (Tell(ATTEMPTS, message),)
+    attempt.next_run = message
+    return None
 
 
 def _granted(attempt: Attempt, task_id: str, resumption: Resumption, gpus: tuple[str, ...]) -> Decision:
@@ -233,6 +246,8 @@ def gpus_given(attempt: Attempt, message: GpusGiven, ctx: Context) -> Returned:
     if attempt.phase is Phase.FETCHING and order.resumption is None:
         return _starting(attempt, order, gpus)
     if order.resumption is not None and _may_come_back(attempt, order.resumption.grant):
+        if attempt.leaving:
+            return _after_release(attempt, RunAttempt(order))
         return _granted(attempt, order.task_id, order.resumption, gpus)
     return (Tell(ATTEMPTS, GpusLeft(attempt.uid, order.grant)),) if attempt.phase in HOLDS_NOTHING else None
 
@@ -347,6 +362,7 @@ def _offer_what_is_left(attempt: Attempt) -> Command:
 def forget(attempt: Attempt, message: ForgetAttempt, ctx: Context) -> Returned:
     """Remove what is left of it; one that lives is not forgotten, and a frozen one is left to somebody else."""
     if attempt.phase is Phase.SUSPENDED or attempt.revoked:
+        attempt.leaving = True
         return (Run("let-go", LetGo(attempt.uid)),)
     if attempt.phase is not Phase.ENDED:
         return (_report(attempt),)
@@ -380,7 +396,9 @@ def completed(attempt: Attempt, message: Completed, ctx: Context) -> Returned:
         case Revoke():
             return _revoked(attempt, message.value, ctx)
         case Remove() | LetGo():
-            return (Tell(ATTEMPTS, AttemptReleased(attempt.uid)),)
+            attempt.left, comes_back = True, attempt.next_run
+            again = () if comes_back is None else (Tell(ATTEMPTS, comes_back),)
+            return (Tell(ATTEMPTS, AttemptReleased(attempt.uid)), *again)
         case _:
             return None
 
@@ -515,7 +533,8 @@ def failed(attempt: Attempt, message: Failed, ctx: Context) -> Returned:
     if isinstance(message.effect, Permit) and refused:
         if kind == UNABLE and attempt.stop is None and attempt.granted is not None:
             # An earlier life of this worker may have offered it: whether nothing came of that is for the files to say.
-            records = (AttemptReturning(),) if attempt.phase is Phase.RESUMING else ()
+            reason = f"{kind}: {message.error}"[:MAX_REASON_CHARS]
+            records = (AttemptReturning(reason),) if attempt.phase is Phase.RESUMING else ()
             revoke = _revoke(attempt.uid, attempt.granted)
             return _reported(attempt, Decision(records=records, commands=(revoke,)))
         ending = STOPPED[attempt.stop.cause] if attempt.stop else Ending.WORKER_LOST
@@ -574,7 +593,7 @@ def undelivered(attempt: Attempt, message: Undelivered, ctx: Context) -> Returne
     """A mailbox was full: tell again, with what is true then."""
     if isinstance(message.message, AttemptReleased):
         return (SetTimer("again", AGAIN_NS, ForgetAttempt(attempt.uid)),)
-    if isinstance(message.message, GpusWanted):
+    if isinstance(message.message, GpusWanted | RunAttempt):
         return (SetTimer("gpus", AGAIN_NS, message.message),)
     return (SetTimer("again", AGAIN_NS, ReportNow()),)
 

@@ -126,7 +126,12 @@ class AttemptGranted:
 @record("worker.attempt_returning")
 @message
 class AttemptReturning:
-    """Its grant is to be taken back, so that it may come back elsewhere. Durable before that is done."""
+    """Its grant is to be taken back, so that it may come back elsewhere. Durable before that is done.
+
+    ``reason``: why this worker cannot let it go on; empty: it was told to.
+    """
+
+    reason: str = ""
 
 
 @record("worker.attempt_returned")

@@ -10,10 +10,11 @@ from hypothesis import given, strategies as st
 from key_stage import both, encrypting, secret_line, signing
 from repository_stage import PAGE, contents_of, images, noise, repository, sealed, unseen
 
+from iriscw._errors import OutcomeUnknown
 from iriscw.checkpoint.drivers.repository.key_files import KeyFiles, KeyFileUnusable, opened_keys
 from iriscw.checkpoint.drivers.repository.primitives import InvalidKey, secret_keys_of
 from iriscw.checkpoint.drivers.repository.protection import EncryptionKeyMissing, SigningKeyMissing
-from iriscw.checkpoint.drivers.repository.storing import CheckpointTaken
+from iriscw.checkpoint.drivers.repository.storing import CheckpointTaken, Storing, StoringDisturbed
 from iriscw.checkpoint.model import KeyMissing, NotEncrypted
 from iriscw.checkpoint.repository.contents import (
     head_lines,
@@ -218,6 +219,35 @@ async def test_keys_change_one_after_the_other(tmp_path):
     other = images(tmp_path / "other", {BASE: noise(2, 1)})
     with pytest.raises(CheckpointTaken):
         await as_seen_by(there, encrypting(3, (2,))).store("a", other, sealed(other, "a"), unseen)
+
+
+@pytest.mark.parametrize("removed", [False, True])
+async def test_it_can_be_seen_until_it_is_encrypted_anew(tmp_path, monkeypatch, removed):
+    """Whoever does that may die: it is as it was before, and what he has left goes. What is removed stays that."""
+    there, place = await kept(tmp_path, both())
+    before = there.bucket.contents()
+    newer = as_seen_by(there, attrs.evolve(both(), own=OTHER, keys=encrypting(2, (1,)).keys))
+
+    async def dies(storing, packs):
+        await there.verify("a", unseen)
+        await there.collect(grace_s=3600)
+        assert [key for key in there.bucket.contents() if key.startswith("tombs/")] == []
+        if removed:
+            await there.remove("a")
+            return {}
+        raise OutcomeUnknown("it died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storing, "_lost", dies)
+        with pytest.raises(StoringDisturbed if removed else OutcomeUnknown):
+            await newer.store("a", place, sealed(place, "a"), unseen)
+    assert [each.artifact for each in await there.listing() if not each.trouble] == ([] if removed else ["a"])
+    for _ in range(3):
+        await there.collect(grace_s=0)
+    if not removed:
+        assert there.bucket.contents() == before
+        await newer.store("a", place, sealed(place, "a"), unseen)
+        await as_seen_by(there, attrs.evolve(both(), own=OTHER, keys={OTHER.key: OTHER})).verify("a", unseen)
 
 
 async def test_nothing_goes_from_sight_that_cannot_be_put_back(tmp_path):

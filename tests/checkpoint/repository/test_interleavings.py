@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 
 import anyio
 import anyio.lowlevel
+import attrs
 import pytest
 from hypothesis import given, strategies as st
-from key_stage import both
+from key_stage import both, encrypting
 from repository_stage import contents_of, images, noise, repository, sealed, unseen
 
 from iriscw._errors import IriscwError
@@ -26,6 +27,7 @@ from profiles import examples
 
 BASE = 0x7F0000000000
 NAMES = ("a", "b", "c")
+NEWER = attrs.evolve(both(), own=encrypting(2).own, keys=encrypting(2, (1,)).keys)
 SETTLES = 12
 """Steps of the event loop after which everybody waits for a turn, or nearly: a bound on what is tried, no more."""
 
@@ -68,6 +70,9 @@ class Gated:
     async def list(self, *args, **words):
         return await self.call(self.under.list, *args, **words)
 
+    async def stat(self, *args, **words):
+        return await self.call(self.under.stat, *args, **words)
+
     async def delete(self, *args, **words):
         return await self.call(self.under.delete, *args, **words)
 
@@ -100,7 +105,7 @@ def memory_of(name, shared):
 async def played(folder, seed, protection):
     """Play one seed, and return the store and what was certainly stored, or removed, by the name of a checkpoint.
 
-    Whoever stores has these keys; whoever removes or collects has none.
+    Whoever stores has these keys, or encrypts with a newer one; whoever removes or collects has none.
     """
     rng = random.Random(seed)
     store = FakeObjectStore()
@@ -115,12 +120,12 @@ async def played(folder, seed, protection):
         finally:
             callers.remove(work)
 
-    def storing(name):
+    def storing(name, keys=protection):
         place = images(folder / name, memory_of(name, shared=True))
 
         async def work():
             unsure[name] = True
-            await repository(gate, protection).store(name, place, sealed(place, name), unseen)
+            await repository(gate, keys).store(name, place, sealed(place, name), unseen)
             if not removed.get(name):
                 stored[name] = place
 
@@ -140,7 +145,9 @@ async def played(folder, seed, protection):
             await there.collect(grace_s=0)
 
     removed = {}
-    kinds = [*(storing(name) for name in NAMES), *(storing(name) for name in NAMES), collecting, collecting, collecting]
+    anew = protection if protection.own is None else NEWER
+    kinds = [*(storing(name) for name in NAMES), *(storing(name, anew) for name in NAMES)]
+    kinds += [collecting, collecting, collecting]
     kinds += [removing(name) for name in NAMES[:2]]
     rng.shuffle(kinds)
     callers = kinds[:9]
@@ -165,7 +172,7 @@ def test_what_can_be_seen_is_whole(seed, protection, tmp_path_factory, inline):
 
     async def check():
         store, stored = await played(folder, seed, protection)
-        there = repository(store, protection)
+        there = repository(store, protection if protection.own is None else NEWER)
         assert set(stored) <= {each.artifact for each in await there.listing()}
         for each in await there.listing():
             assert not each.trouble
@@ -216,9 +223,10 @@ async def test_what_it_shares_goes_before_it_refers_to_it(tmp_path, monkeypatch)
     await there.verify("b", unseen)
 
 
-async def test_an_attempt_that_was_given_up_is_not_shown(tmp_path, monkeypatch):
-    """Its manifest may be gone by then: it begins anew."""
-    there = repository()
+@pytest.mark.parametrize("anew", [False, True])
+async def test_an_attempt_that_was_given_up_is_not_shown(tmp_path, monkeypatch, anew):
+    """Its manifest may be gone by then: it begins anew. So is one to encrypt anew what can be seen meanwhile."""
+    there = repository(protection=both() if anew else PLAIN)
     lost, times = Storing._lost, []
 
     async def slow(storing, packs):
@@ -229,8 +237,11 @@ async def test_an_attempt_that_was_given_up_is_not_shown(tmp_path, monkeypatch):
                 await there.collect(grace_s=0)
         return found
 
-    monkeypatch.setattr(Storing, "_lost", slow)
     place = images(tmp_path / "a", memory_of("a", shared=True))
+    if anew:
+        await there.store("a", place, sealed(place, "a"), unseen)
+        there = repository(there.bucket, NEWER)
+    monkeypatch.setattr(Storing, "_lost", slow)
     await there.store("a", place, sealed(place, "a"), unseen)
     shown, _ = await there.objects.shown("a")
     assert shown.attempt not in times

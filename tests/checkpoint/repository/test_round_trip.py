@@ -201,7 +201,7 @@ async def test_packs_are_one_request_each(tmp_path, monkeypatch):
     assert await fetched(there, "a", tmp_path / "back") == contents_of(folder)
 
 
-@pytest.mark.parametrize("kind", ["packs/", "manifests/"])
+@pytest.mark.parametrize("kind", ["packs/", "manifests/", "heads/"])
 async def test_what_is_damaged_is_stored_again(tmp_path, kind):
     """By whoever has it still, once the damage was found."""
     there = repository()

@@ -183,6 +183,30 @@ async def test_what_is_signed_afterwards_says_what_this_machine_knows(tmp_path):
     assert (await there.objects.shown("a"))[0] == head
 
 
+async def test_who_signs_a_head_that_differs_keeps_what_trusted_keys_have_signed(tmp_path):
+    """It is theirs to say; of a head that nobody trusted answers for he says what he knows."""
+    there, place = await kept(tmp_path, signing())
+    head, _ = await there.objects.shown("a")
+    lines = head_lines(attrs.evolve(head, source=""))
+    await there.bucket.put(head_key("a"), written_head(lines, signing(2).signatures(lines)))
+    await as_seen_by(there, signing(1, (2,))).store("a", place, sealed(place, "a"), unseen)
+    for number in (1, 2):
+        await as_seen_by(there, signing(trusted=(number,))).verify("a", unseen)
+
+
+async def test_a_wrong_signature_is_not_said_to_be_stored(tmp_path):
+    """By whoever signs nothing; whoever signs leaves it out."""
+    there, place = await kept(tmp_path, signing())
+    found, _ = await there.objects.signed_head("a")
+    await there.bucket.put(head_key("a"), written_head(found.lines, signing(2).signatures(b"something else")))
+    lax = as_seen_by(there, signing(trusted=(2,), unprotected_too=True))
+    with pytest.raises(SignatureWrong):
+        await lax.store("a", place, sealed(place, "a"), unseen)
+    await as_seen_by(there, signing(1, (1, 2))).store("a", place, sealed(place, "a"), unseen)
+    found, _ = await there.objects.signed_head("a")
+    assert len(found.signatures) == 1
+
+
 async def test_nobody_signs_what_is_not_what_he_has(tmp_path):
     """Below the right manifest of the tier somebody has put other content: it is stored anew, from what is here."""
     there, place = await kept(tmp_path, signing())

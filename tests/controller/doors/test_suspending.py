@@ -12,8 +12,11 @@ from iriscw._errors import ActorStopped, InvalidArgument, NoSuchActor
 from iriscw.controller.doors.freezing import NodesDoor, _stays
 from iriscw.controller.errors import JobUnavailable
 from iriscw.jobs.errors import TaskNotRunning
-from iriscw.nodes.errors import AgentAway, CheckpointNeeded, NoSuchNode, TaskOutOfReach
-from iriscw.nodes.messages import DescribeNode, FindOrder
+from iriscw.jobs.messages import JobPage, ListJobs
+from iriscw.jobs.model import Suspension
+from iriscw.jobs.suspension.messages import FindSuspended, SuspensionView
+from iriscw.nodes.errors import AgentAway, CheckpointNeeded, NoSuchNode, NoSuchOrder, TaskOutOfReach
+from iriscw.nodes.messages import DescribeNode, DescribeOrder, FindOrder
 from iriscw.nodes.model import CheckpointRow, MoveOrder, NodeState, Order, RemoveOrder, ThawOrder, VerifyOrder
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied
@@ -191,6 +194,36 @@ async def test_a_checkpoint_whose_job_cannot_be_asked(error):
     """It may be all that there is of a suspended task: nobody touches it until the job can say."""
     door = NodesDoor(Absent(error, forgotten=False), None, None, None, None)
     with pytest.raises(JobUnavailable, check=that(names=JOB)):
+        await door.delete_checkpoint(v1.DeleteCheckpointRequest(idempotency_key="k", checkpoint_id="ck-1", node="n1"))
+
+
+class Forgetful(Absent):
+    """A tree that has forgotten the order by which a suspended task was frozen, and knows its checkpoint by that."""
+
+    def __init__(self, row):
+        super().__init__(AssertionError("nobody else is asked"), forgotten=False)
+        self.row = row
+
+    async def ask(self, path, message):
+        match message:
+            case DescribeNode():
+                return SimpleNamespace(state=NodeState.CONNECTED, facts=self.row)
+            case DescribeOrder():
+                raise NoSuchOrder("it is forgotten")
+            case ListJobs(after=""):
+                return JobPage((SimpleNamespace(job_id="job-bbbbbbbbbbbb"),), "next")
+            case ListJobs(after="next"):
+                return JobPage((SimpleNamespace(job_id=JOB),), "")
+            case FindSuspended("ck-1"):
+                return SuspensionView(0, "uid", Suspension.SUSPENDED) if path.endswith(JOB) else None
+        return await super().ask(path, message)
+
+
+@pytest.mark.parametrize("row", [(), (CheckpointRow("ck-1", "ram", 1, trouble="it cannot be read"),)])
+async def test_a_checkpoint_of_which_no_labels_are_known(row):
+    """Only the repository has it, or its node cannot read it, and the order is forgotten: all jobs are asked."""
+    door = NodesDoor(Forgetful(row), None, None, None, None)
+    with pytest.raises(CheckpointNeeded, check=that(names=JOB)):
         await door.delete_checkpoint(v1.DeleteCheckpointRequest(idempotency_key="k", checkpoint_id="ck-1", node="n1"))
 
 

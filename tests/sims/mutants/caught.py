@@ -42,9 +42,9 @@ CAUGHT = (
         (
             (
                 SUSPENDING,
-                "SuspendDecisions._thaw_ended",
-                "step(ledger, index, uid, ends, ctx, ThawRefused(index, uid, said[:MAX_REASON_CHARS], ctx.wall))",
-                "self._unplaced(ledger, index, uid, move, ends, ctx)",
+                "SuspendDecisions._refused",
+                "step(ledger, index, uid, ends, ctx, ThawRefused(index, uid, said, ctx.wall))",
+                "self._unplaced(ledger, index, Observation(uid, TaskState.RUNNING), ledger.moves[uid], ends, ctx)",
             ),
         ),
         catcher=f"{MOVED}test_a_grant_that_was_taken_before_it_could_be_given_back",

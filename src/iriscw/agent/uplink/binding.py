@@ -50,7 +50,7 @@ from iriscw.agent.uplink.messages import (
 from iriscw.agent.uplink.session import Session
 from iriscw.agent.uplink.stream import ControllerStream, Uplink
 from iriscw.agent.wire import DEFAULT_LOCK_MS, text
-from iriscw.checkpoint.drivers.loading import default_tier
+from iriscw.checkpoint.drivers.loading import NoRepository, default_tier
 from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
 from iriscw.checkpoint.messages import MoveCheckpoint
 from iriscw.checkpoint.model import ArtifactCopy, MovePlan
@@ -190,7 +190,7 @@ class ControllerLink:
             plan = await self._freeze_plan(order.operation, order.freeze)
             await agent.begin(FreezeTree(plan))
         elif order.thaw is not None:
-            return await self._thaw(self._thaw_plan(order.operation, order.thaw))
+            return await self._thaw(self._thaw_plan(order.operation, order.thaw), order.thaw.repository)
         elif order.move is not None and not order.move.target:
             return await self._prefetch(order.operation, order.move.checkpoint)
         elif order.move is not None:
@@ -225,8 +225,10 @@ class ControllerLink:
         await self._tell_quietly()
         return OrderEnd(operation, REMOVED, text=note)
 
-    async def _thaw(self, plan: ThawPlan) -> OrderEnd | None:
+    async def _thaw(self, plan: ThawPlan, repository: str) -> OrderEnd | None:
         """Begin a thaw, after what only the repository has was fetched; a withdrawal meanwhile undoes the fetch."""
+        if not await (await self._agent.tiers()).holding(plan.artifact):
+            self._check_repository(repository)
         with self._reads(plan.operation) as fetching:
             async with aclosing(fetched(self._agent, plan)) as views:
                 async for _ in views:
@@ -354,11 +356,25 @@ class ControllerLink:
         plan = ThawPlan(operation, order.checkpoint, gpus=order.gpus, force=order.force, numbers=numbers)
         return attrs.evolve(plan, unused_gpus=True)  # the map is of all that the attempt had
 
+    def _check_repository(self, meant: str) -> None:
+        """Refuse an order about what this agent's repository has, if another one is meant.
+
+        Raises:
+            NoRepository: it has another one, or none.
+        """
+        repository = self._agent.machine.tiers.repository
+        here = "" if repository is None else text(repository.place)
+        if meant and here != meant:
+            raise NoRepository(f"{meant[:200]} is meant, and the repository of this agent is {here or 'none'}")
+
     def _move_plan(self, operation: str, order: MoveOrder) -> MovePlan:
         _check_id(order.checkpoint)
         tiers = self._agent.machine.tiers
-        if tiers.repository_named(order.target) is None:
+        repository = tiers.repository_named(order.target)
+        if repository is None:
             tiers.tier(order.target)  # before anything counts it: each word would be a metric of its own
+        else:
+            self._check_repository(order.repository)
         return MovePlan(operation, order.checkpoint, order.target, order.keep)
 
     async def _stop(self, effect: StopOrder) -> None:

@@ -607,12 +607,13 @@ class Folders:
     def look_at(self, artifact: str) -> ListedArtifact | None:
         """Return one artifact as :meth:`listing` does; None if it was removed meanwhile."""
         size = _bytes_below(self._place("artifacts", artifact))
-        pins = tuple(_written(self.root / "pins" / artifact))
+        pins: tuple[str, ...] = ()
         try:
+            pins = tuple(_written(self.root / "pins" / artifact))
             return ListedArtifact(artifact, self.name, size, self.manifest(artifact), pinned_by=pins)
         except ArtifactUnknown:
             return None
-        except ArtifactRefused as error:
+        except (ArtifactRefused, OSError) as error:  # the trouble with one hides none of the others
             return ListedArtifact(artifact, self.name, size, trouble=str(error), pinned_by=pins)
 
 

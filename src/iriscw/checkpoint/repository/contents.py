@@ -26,10 +26,12 @@ from iriscw.checkpoint.repository.model import (
     Contents,
     HeadSignature,
     SignedHead,
+    StoredAgain,
     StoredFile,
     Tomb,
 )
 from iriscw.checkpoint.repository.records import (
+    AgainLine,
     AttemptLine,
     BodyLine,
     ChunksLine,
@@ -288,9 +290,11 @@ def _undescribed(head: CheckpointHead) -> CheckpointHead:
     return attrs.evolve(head, program="", source="")
 
 
-def written_head(lines: bytes, signatures: Sequence[HeadSignature] = ()) -> bytes:
+def written_head(lines: bytes, signatures: Sequence[HeadSignature] = (), again: StoredAgain | None = None) -> bytes:
     """Return the content of a head of these lines."""
     body = lines + written([SignatureLine(each.key, each.signature) for each in signatures])
+    if again is not None:
+        body += written([AgainLine(again.attempt, again.begun_wall_ns)])
     return body + written([EndLine(hashlib.sha256(body).hexdigest())])
 
 
@@ -321,6 +325,7 @@ def _sealed_head(data: bytes, keys: Keys) -> SignedHead:
             raise _Refused("is none of ours")
     if hashlib.sha256(data[: data[:-1].rfind(b"\n") + 1]).hexdigest() != end.digest:
         raise _Refused("was changed: its digest is another one")
+    again = _again(others.pop()) if others and isinstance(others[-1], AgainLine) else None
     if len(others) > MAX_SIGNATURES:
         raise _Refused(f"has {len(others)} signatures")
     signatures = tuple(_signature(each) for each in others)
@@ -328,9 +333,9 @@ def _sealed_head(data: bytes, keys: Keys) -> SignedHead:
     if hidden is not None and not KEY_ID.fullmatch(hidden.key):
         raise _Refused(f"is encrypted with a key {hidden.key[:80]!r}")
     if hidden is None:
-        return SignedHead(_head(line), clear, signatures)
+        return SignedHead(_head(line), clear, signatures, again=again)
     lines = data[: data.index(b"\n", len(clear)) + 1]
-    return SignedHead(_described(line, hidden, clear, keys), lines, signatures, hidden.key)
+    return SignedHead(_described(line, hidden, clear, keys), lines, signatures, hidden.key, again)
 
 
 def _described(line: HeadLine, hidden: HiddenLine, clear: bytes, keys: Keys) -> CheckpointHead:
@@ -345,6 +350,12 @@ def _described(line: HeadLine, hidden: HiddenLine, clear: bytes, keys: Keys) -> 
     if _undescribed(whole) != head:
         raise _Refused("is encrypted as another one")
     return whole
+
+
+def _again(line: Line) -> StoredAgain:
+    if not isinstance(line, AgainLine) or not ATTEMPT.fullmatch(line.attempt):
+        raise _Refused("is stored again by something that is no attempt")
+    return StoredAgain(line.attempt, line.begun_wall_ns)
 
 
 def _signature(line: Line) -> HeadSignature:

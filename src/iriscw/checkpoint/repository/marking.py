@@ -29,6 +29,8 @@ class StoredObjects:
     """Likewise."""
     referred: Mapping[str, None]
     """Packs that the manifests refer to that heads name."""
+    again: Mapping[str, tuple[str, str, int]] = attrs.field(factory=dict)
+    """Of heads that can be seen and whose checkpoint is stored anew: by which attempt, the etag, and when it began."""
 
     @property
     def kept_bytes(self) -> int:
@@ -52,14 +54,19 @@ class Plan:
     """Marks of objects that nothing has referred to since the mark was there."""
     give_up: tuple[tuple[str, str], ...]
     """Checkpoints whose attempt began too long ago, with the etag of their head. If it lives it begins anew."""
+    leave: tuple[tuple[str, str], ...] = ()
+    """The same of checkpoints that can be seen, as they were before."""
 
 
 def planned(marked: StoredObjects, tombs: Sequence[Tomb], *, now_wall_ns: int, grace_ns: int) -> Plan:
     """Decide what one pass does. ``tombs`` were read before anything of ``marked`` was."""
     shown = {manifest_key(checkpoint, attempt): None for checkpoint, attempt in marked.shown.items()}
+    shown.update((manifest_key(name, attempt), None) for name, (attempt, _, _) in marked.again.items())
     dead = {key: None for key in marked.manifests if key not in shown}
     old = {name: None for name, (_, since) in marked.begun.items() if now_wall_ns - since >= grace_ns}
     going = {marked.shown[name]: None for name in marked.begun if name not in old}
+    left = {name: None for name, (_, _, since) in marked.again.items() if now_wall_ns - since >= grace_ns}
+    going.update((attempt, None) for name, (attempt, _, _) in marked.again.items() if name not in left)
     unreferred = (key for key in marked.packs if named_pack(key) not in marked.referred)
     dead.update((key, None) for key in unreferred if named_pack(key).partition("-")[0] not in going)
     before = {tomb.key: tomb for tomb in tombs}
@@ -75,4 +82,5 @@ def planned(marked: StoredObjects, tombs: Sequence[Tomb], *, now_wall_ns: int, g
         elif tomb.removing or now_wall_ns - tomb.made_wall_ns >= grace_ns:
             remove.append(tomb)
     give_up = tuple((name, marked.begun[name][0]) for name in old)
-    return Plan(tuple(key for key in dead if key not in before), tuple(unmark), tuple(remove), give_up)
+    leave = tuple((name, marked.again[name][1]) for name in left)
+    return Plan(tuple(key for key in dead if key not in before), tuple(unmark), tuple(remove), give_up, leave)

@@ -116,6 +116,14 @@ class HeadSignature:
 
 
 @attrs.frozen
+class StoredAgain:
+    """An attempt to store a checkpoint anew that can be seen meanwhile, as it was."""
+
+    attempt: str
+    begun_wall_ns: int
+
+
+@attrs.frozen
 class SignedHead:
     """A head as it was read, with what signatures are of."""
 
@@ -126,6 +134,8 @@ class SignedHead:
     key: str = ""
     """The id of the key that a part of it is encrypted with, and the checkpoint; empty: it is not. Where the key is not
     here, the head has neither ``program`` nor ``source``."""
+    again: StoredAgain | None = None
+    """Of a checkpoint that can be seen, and is being stored anew. No signature is of that."""
 
 
 @attrs.frozen

@@ -118,6 +118,15 @@ class SignatureLine:
     signature: bytes
 
 
+@record("repository.again")
+@message
+class AgainLine:
+    """Says that another attempt stores the checkpoint of a head anew; it stands after all signatures."""
+
+    attempt: str
+    begun_wall_ns: int
+
+
 @record("repository.tomb")
 @message
 class TombLine:
@@ -140,6 +149,7 @@ Line = (
     | HeadLine
     | HiddenLine
     | SignatureLine
+    | AgainLine
     | TombLine
 )
 

@@ -26,9 +26,9 @@ from iriscw.controller.events import EventHub
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.jobs import wire
 from iriscw.jobs.errors import TaskNotRunning
-from iriscw.jobs.messages import ListTasks, TaskPage, TaskRow
-from iriscw.jobs.model import Suspension
-from iriscw.jobs.suspension.messages import ResumeTask, SuspendTask, SuspensionView
+from iriscw.jobs.messages import JobPage, ListJobs, TaskRow
+from iriscw.jobs.model import JOB_TERMINAL, JobState, Suspension
+from iriscw.jobs.suspension.messages import FindSuspended, ResumeTask, SuspendTask, SuspensionView
 from iriscw.nodes import wire as nodes_wire
 from iriscw.nodes.errors import (
     STARTS_AGENT,
@@ -304,34 +304,56 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
     async def _refuse_needed(self, checkpoint: str, row: CheckpointRow | None) -> None:
         """Refuse to touch what a suspended task consists of. The labels say whom to ask; the job knows.
 
+        Where nobody can say which labels it has, all jobs are asked that are not over.
+
         Raises:
             CheckpointNeeded: it is that.
-            JobUnavailable: the job cannot say.
+            JobUnavailable: a job cannot say.
         """
-        labels = dict(await self._ordered_labels(checkpoint) if row is None else row.labels)
-        job_id, index = labels.get("job", ""), labels.get("task", "")
-        if not JOB_ID.fullmatch(job_id) or not _TASK_INDEX.fullmatch(index):
+        told = await self._ordered_labels(checkpoint) if row is None or row.trouble else row.labels
+        if told is None:
+            async for each in self._open_jobs():
+                await self._refuse_needed_by(each, checkpoint)
             return
+        labels = dict(told)
+        job_id, index = labels.get("job", ""), labels.get("task", "")
+        if JOB_ID.fullmatch(job_id) and _TASK_INDEX.fullmatch(index):
+            await self._refuse_needed_by(job_id, checkpoint)
+
+    async def _refuse_needed_by(self, job_id: str, checkpoint: str) -> None:
         try:
-            page: TaskPage = await self._access.ask(f"/jobs/{job_id}", ListTasks(int(index), 1))
+            found: SuspensionView | None = await self._access.ask(f"/jobs/{job_id}", FindSuspended(checkpoint))
         except (NoSuchActor, ActorStopped):
             if await self._access.forgotten(job_id):
                 return
-            raise JobUnavailable(f"job {job_id}, of which {checkpoint} is, cannot be asked now") from None
-        for task in page.rows:
-            if task.suspension is not None and task.suspension.checkpoint == checkpoint:
-                raise CheckpointNeeded(
-                    f"{checkpoint} is all that there is of task {index} of {job_id}, which is suspended:"
-                    f" `iriscw resume {job_id} --task {index}`, or stop the job"
-                )
+            raise JobUnavailable(f"job {job_id} cannot be asked now whether it needs {checkpoint}") from None
+        if found is not None:
+            raise CheckpointNeeded(
+                f"{checkpoint} is all that there is of task {found.index} of {job_id}, which is suspended:"
+                f" `iriscw resume {job_id} --task {found.index}`, or stop the job"
+            )
 
-    async def _ordered_labels(self, checkpoint: str) -> tuple[tuple[str, str], ...]:
-        """Return the labels with which a checkpoint was ordered, for one that its node has not told of yet."""
+    async def _open_jobs(self) -> AsyncIterator[str]:
+        """Yield those that are not over."""
+        states, after = tuple(state for state in JobState if state not in JOB_TERMINAL), ""
+        while True:
+            page: JobPage = await self._access.ask("/jobs", ListJobs(after, states=states))
+            for row in page.rows:
+                yield row.job_id
+            after = page.next
+            if not after:
+                return
+
+    async def _ordered_labels(self, checkpoint: str) -> tuple[tuple[str, str], ...] | None:
+        """Return the labels with which a checkpoint was ordered, for one of which no node tells any.
+
+        None: the order is forgotten, or there was none.
+        """
         try:
             view: OrderView = await self._access.ask(ORDERS, DescribeOrder(checkpoint))
         except NoSuchOrder:
-            return ()
-        return () if view.order.freeze is None else view.order.freeze.labels
+            return None
+        return None if view.order.freeze is None else view.order.freeze.labels
 
     async def _holder(self, checkpoint: str, named: str) -> tuple[str, CheckpointRow | None]:
         """Find the node that has a checkpoint, and what is known of it there."""

@@ -427,9 +427,21 @@ def _move_kept(ledger: JobLedger, record: SuspensionKept) -> None:
         ledger.timed[attempt.uid] = _counted_from(ledger, attempt)
 
 
+def _keep_drop(drop: DropCheckpoint) -> CheckpointDue:
+    return CheckpointDue(
+        drop.key, drop.checkpoint, drop.node, drop.returns, drop.repository, drop.tried, drop.stores_failed
+    )
+
+
 def _drop_kept(ledger: JobLedger, record: CheckpointDue) -> None:
     ledger.drops[record.key] = DropCheckpoint(
-        record.key, record.checkpoint, record.node, record.returns, record.repository, record.tried
+        record.key,
+        record.checkpoint,
+        record.node,
+        record.returns,
+        record.repository,
+        record.tried,
+        record.stores_failed,
     )
 
 
@@ -552,7 +564,7 @@ def compact(ledger: JobLedger) -> Iterable[Any]:
         if move is not None:
             yield keep(index, move)
     for drop in ledger.drops.values():
-        yield CheckpointDue(drop.key, drop.checkpoint, drop.node, drop.returns, drop.repository, drop.tried)
+        yield _keep_drop(drop)
     for uid, index in ledger.earlier.items():
         earlier = next(each for each in ledger.tasks[index].earlier if each.uid == uid)
         yield _keep_earlier(index, earlier)

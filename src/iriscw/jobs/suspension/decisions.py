@@ -16,12 +16,14 @@ FREEZING    its worker is gone for good                          what became of 
 FROZEN      its worker says SUSPENDED                            SUSPENDED; its worker may forget it
 FROZEN      its worker is gone for good                          SUSPENDED if its folder was told, else lost
 SUSPENDED   it is to be stored                                   its agent moves the checkpoint to the repository
+SUSPENDED   it did not come there                                stored again after a while, if it is not to go on
 SUSPENDED   that has it                                          any worker of a machine with that repository is one
                                                                  *there*; not stored: those of its machine, as before
 SUSPENDED   it is to go on, and a worker there has room          RESUMING under a new grant; the worker is told
 RESUMING    its worker says RESUMING and tells the folder        a thaw is ordered
 RESUMING    its worker says that it runs                         RUNS; its checkpoint is removed
-RESUMING    the thaw is undone, or nobody can say                tried again after a while, ``THAWS`` times; given up
+RESUMING    the thaw is undone, or nobody can say                tried again after a while, ``THAWS`` times; then given
+                                                                 up, or, if the repository has it, as the next
 RESUMING    its machine cannot bring it back, as that is         its worker is told to take the grant back
 RESUMING    its worker says that the grant was not taken         SUSPENDED, and that machine not tried for a while
 RESUMING    its worker is gone for good                          lost: whatever came back has ended by then
@@ -56,13 +58,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from iriscw._errors import InvalidArgument
-from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded, TaskNotRunning
+from iriscw.jobs.errors import TaskNotRunning
 from iriscw.jobs.job.desired_attempts import latest_attempt, link_of, run_order, scheduler_of, stop_for
 from iriscw.jobs.job.ends import Ends, conclude, end_attempt, move_of, step
 from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.messages import AttemptsOver, RunAttempts, StopAttempts
-from iriscw.jobs.model import TASK_TERMINAL, Attempt, AttemptEnd, Ending, Observation, Suspension, TaskState
+from iriscw.jobs.model import AttemptEnd, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.settings import JobSettings
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.suspension.effects import (
@@ -79,11 +80,13 @@ from iriscw.jobs.suspension.messages import (
     CheckpointLeft,
     ContinueAttempts,
     EndAway,
+    FindSuspended,
     MoveOverdue,
     PlaceAgain,
     PlaceSuspended,
     ResumeMoves,
     ResumeTask,
+    StoreAgain,
     SuspendAttempts,
     SuspendedPlaced,
     SuspendedUnwanted,
@@ -103,6 +106,7 @@ from iriscw.jobs.suspension.moves import (
     thaw_key,
     thawed_on,
     times_doubted,
+    to_be_stored,
     view_of,
     waiting_for,
     waits_for_worker,
@@ -121,12 +125,14 @@ from iriscw.jobs.suspension.records import (
     AttemptVacated,
     CheckpointDropped,
     ResumptionWanted,
+    StoreBegun,
     StoreFailed,
     SuspensionAsked,
     SuspensionUndone,
     ThawRefused,
     ThawUndone,
 )
+from iriscw.jobs.suspension.refusals import not_now, not_suspendable, over
 from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import (
     Cancel,
@@ -168,11 +174,13 @@ class SuspendDecisions:
         return {
             SuspendTask: self.suspend,
             ResumeTask: self.resume_task,
+            FindSuspended: self.find_suspended,
             SuspendedPlaced: self.placed,
             EndAway: self.end_away,
             MoveOverdue: self.overdue,
             ThawAgain: self.thaw_again,
             PlaceAgain: self.place_again,
+            StoreAgain: self.store_again,
             ResumeMoves: self.resume_rest,
         }
 
@@ -182,7 +190,7 @@ class SuspendDecisions:
         """Promise that the attempt of a task will be suspended."""
         if ctx.reply_to is None:
             return None
-        error = _not_suspendable(ledger, message.index)
+        error = not_suspendable(ledger, message.index)
         attempt = ledger.holder(message.index)
         if error is not None or attempt is None:
             return (Refuse(error or TaskNotRunning(f"task {message.index} of {ledger.job_id} has no attempt")),)
@@ -190,7 +198,7 @@ class SuspendDecisions:
         index, uid = message.index, attempt.uid
         if move is not None and (move.key == message.key or move.stage in (*SUSPENDING, Stage.SUSPENDED)):
             return self._stays(ledger, index, uid, move, message.key, ctx)
-        error = _not_now(ledger, attempt, move)
+        error = not_now(ledger, attempt, move)
         if error is not None:
             return (Refuse(error),)
         asked = SuspensionAsked(
@@ -210,7 +218,7 @@ class SuspendDecisions:
         ends = Ends()
         then = step(ledger, index, uid, ends, ctx, ResumptionWanted(index, uid, key, False, ctx.wall))
         unwanted = Tell(scheduler_of(ctx), SuspendedUnwanted(ledger.job_id, uid))
-        commands = (*ends.commands, unwanted, Reply(view_of(index, uid, then)))
+        commands = (*ends.commands, unwanted, *self._store_later(index, uid, then), Reply(view_of(index, uid, then)))
         return Decision(records=tuple(ends.records), commands=commands)
 
     def resume_task(self, ledger: JobLedger, message: ResumeTask, ctx: Context) -> Outcome:
@@ -218,7 +226,7 @@ class SuspendDecisions:
         if ctx.reply_to is None:
             return None
         index = message.index
-        error = _over(ledger, index)
+        error = over(ledger, index)
         attempt = ledger.holder(index)
         if error is not None or attempt is None:
             return (Refuse(error or TaskNotRunning(f"task {index} of {ledger.job_id} has no attempt")),)
@@ -232,6 +240,15 @@ class SuspendDecisions:
         then = step(ledger, index, uid, ends, ctx, ResumptionWanted(index, uid, message.key, True, ctx.wall))
         commands = (*ends.commands, *_place(ledger, index, uid, then, ctx), Reply(view_of(index, uid, then)))
         return Decision(records=tuple(ends.records), commands=commands)
+
+    def find_suspended(self, ledger: JobLedger, message: FindSuspended, ctx: Context) -> Outcome:
+        """Say whose checkpoint this is."""
+        if ctx.reply_to is None:
+            return None
+        for uid, move in ledger.moves.items():
+            if move.checkpoint == message.checkpoint:
+                return (Reply(view_of(ledger.live.get(uid, ledger.away.get(uid, -1)), uid, move)),)
+        return (Reply(None),)
 
     # What the worker says
 
@@ -259,7 +276,7 @@ class SuspendDecisions:
                 then = step(ledger, index, seen.uid, ends, ctx, AttemptThawing(index, seen.uid, ctx.wall, others))
                 ends.commands.append(self._thaw(index, seen.uid, then))
             case Stage.RESUMING, Suspension.SUSPENDED if seen.withdrawn and seen.withdrawn == move.grant:
-                self._unplaced(ledger, index, seen.uid, move, ends, ctx)
+                self._unplaced(ledger, index, seen, move, ends, ctx)
             case Stage.RESUMING, Suspension.NONE if seen.state is TaskState.RUNNING:
                 self._resumed(ledger, index, seen.uid, move, ends, ctx)
             case _:
@@ -299,15 +316,16 @@ class SuspendDecisions:
             ends.commands.append(_store(index, uid, then))
         ends.waiting += _place(ledger, index, uid, then, ctx)
 
-    def _unplaced(self, ledger: JobLedger, index: int, uid: str, move: Move, ends: Ends, ctx: Context) -> None:
+    def _unplaced(self, ledger: JobLedger, index: int, seen: Observation, move: Move, ends: Ends, ctx: Context) -> None:
         """Have it without a worker again: its worker has taken the grant back."""
-        attempt = latest_attempt(ledger, index)
+        attempt, uid, why = latest_attempt(ledger, index), seen.uid, seen.withdrawn_reason
         if stop_for(ledger, attempt) is not None:
             return  # its worker has the last word
         node = thawed_on(move)
         doubt_ns = self.settings.doubt_ns << min(times_doubted(move, node), MAX_DOUBLINGS)
         until = ctx.wall + min(doubt_ns, self.settings.longest_doubt_ns)
-        then = step(ledger, index, uid, ends, ctx, AttemptUnplaced(index, uid, node, until, ctx.wall))
+        reason = f"{node} did not take it: {why}"[:MAX_REASON_CHARS] if why else ""
+        then = step(ledger, index, uid, ends, ctx, AttemptUnplaced(index, uid, node, until, ctx.wall, reason))
         ends.uids.append(uid)
         ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
         ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
@@ -482,6 +500,26 @@ class SuspendDecisions:
         then = step(ledger, index, uid, ends, ctx, ended)
         if ledger.open:
             ends.waiting += _place(ledger, index, uid, then, ctx)
+            ends.commands += self._store_later(index, uid, then)
+        return conclude(ledger, ends, ctx)
+
+    def _store_later(self, index: int, uid: str, move: Move) -> Iterator[Command]:
+        """Have it stored again in a while, if it was to be stored, is not, and does not go on."""
+        if to_be_stored(move):
+            pause_ns = self.settings.doubt_ns << min(max(move.stores_failed - 1, 0), MAX_DOUBLINGS)
+            again = StoreAgain(index, uid, move.number, move.stores_failed)
+            yield SetTimer(("store", uid), min(pause_ns, self.settings.longest_doubt_ns), again)
+
+    def store_again(self, ledger: JobLedger, message: StoreAgain, ctx: Context) -> Outcome:
+        """Store it again."""
+        index, uid = message.index, message.uid
+        move = ledger.moves.get(uid)
+        asked = (message.number, message.failed)
+        if move is None or not ledger.open or not to_be_stored(move) or asked != (move.number, move.stores_failed):
+            return None
+        ends = Ends()
+        then = step(ledger, index, uid, ends, ctx, StoreBegun(index, uid, ctx.wall))
+        ends.commands.append(_store(index, uid, then))
         return conclude(ledger, ends, ctx)
 
     # Going on
@@ -503,7 +541,7 @@ class SuspendDecisions:
         return Decision(records=tuple(ends.records), commands=commands)
 
     def _thaw(self, index: int, uid: str, move: Move) -> Command:
-        effect = ThawAttempt(thaw_key(uid, move), uid, move.checkpoint, thawed_on(move), move.gpus)
+        effect = ThawAttempt(thaw_key(uid, move), uid, move.checkpoint, thawed_on(move), move.gpus, move.repository)
         return Run(("thaw", index, uid), effect)
 
     def _thaw_ended(self, ledger: JobLedger, key: Any, outcome: Thawed, reason: str, ctx: Context) -> Outcome:
@@ -519,19 +557,25 @@ class SuspendDecisions:
         ends = Ends()
         reason = reason[:MAX_REASON_CHARS] or f"the thaw is {outcome.value}"
         if outcome is Thawed.REFUSED:
-            attempt, said = latest_attempt(ledger, index), f"{thawed_on(move)} did not take it: {reason}"
-            step(ledger, index, uid, ends, ctx, ThawRefused(index, uid, said[:MAX_REASON_CHARS], ctx.wall))
-            withdraw = WithdrawGrants(attempt.incarnation, (uid,))
-            ends.commands.append(Tell(link_of(ctx, attempt.worker_id), withdraw))
+            self._refused(ledger, index, uid, f"{thawed_on(move)} did not take it: {reason}", ends, ctx)
             return conclude(ledger, ends, ctx)
         then = step(ledger, index, uid, ends, ctx, ThawUndone(index, uid, reason, ctx.wall))
-        if then.tries >= THAWS:
-            why = f"it could not be brought back, {then.tries} times: {reason}"
+        why = f"it could not be brought back, {then.tries} times: {reason}"
+        if then.tries >= THAWS and move.repository and outcome is not Thawed.DAMAGED:
+            self._refused(ledger, index, uid, f"on {thawed_on(move)} {why}", ends, ctx)
+        elif then.tries >= THAWS:
             self._give_up(ledger, index, uid, why, ends, ctx)
         else:
             again = ThawAgain(index, uid, then.number)
             ends.commands.append(SetTimer(("thaw", uid), self.settings.thaw_pause_ns, again))
         return conclude(ledger, ends, ctx)
+
+    def _refused(self, ledger: JobLedger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
+        """Have its worker take the grant back, so that another machine may be tried."""
+        attempt, said = latest_attempt(ledger, index), reason[:MAX_REASON_CHARS]
+        step(ledger, index, uid, ends, ctx, ThawRefused(index, uid, said, ctx.wall))
+        withdraw = WithdrawGrants(attempt.incarnation, (uid,))
+        ends.commands.append(Tell(link_of(ctx, attempt.worker_id), withdraw))
 
     def thaw_again(self, ledger: JobLedger, message: ThawAgain, ctx: Context) -> Outcome:
         """Try once more."""
@@ -566,6 +610,9 @@ class SuspendDecisions:
         reason = f"not done within {self.settings.suspend_limit_ns / 1_000_000_000:g} s"
         if move.stage in (Stage.ASKED, Stage.FREEZING) and not move.away and not move.vacated:
             self._undo(ledger, index, uid, reason, ends, ctx, drop=move.stage is Stage.FREEZING)
+        elif move.thawing and move.repository and stop_for(ledger, latest_attempt(ledger, index)) is None:
+            self._refused(ledger, index, uid, f"{thawed_on(move)} did not bring it back: {reason}", ends, ctx)
+            ends.commands.append(SetTimer(("move", uid), self.settings.suspend_limit_ns, message))
         else:
             self._give_up(ledger, index, uid, reason, ends, ctx)
         return conclude(ledger, ends, ctx)
@@ -605,13 +652,15 @@ class SuspendDecisions:
             yield self._thaw(index, uid, move)
         elif move.storing:
             yield _store(index, uid, move)
+        elif to_be_stored(move):
+            yield from self._store_later(index, uid, move)
         elif waits_for_worker(move):  # the scheduler asks for what waits; the clocks are ours
             yield from _tried_again(index, uid, move, ctx)
 
 
 def _store(index: int, uid: str, move: Move) -> Command:
     """Have its checkpoint come to the repository."""
-    effect = StoreCheckpoint(store_key(freeze_key(uid, move)), uid, move.checkpoint, move.node)
+    effect = StoreCheckpoint(store_key(freeze_key(uid, move), move.stores_failed), uid, move.checkpoint, move.node)
     return Run(("store", index, uid), effect)
 
 
@@ -627,34 +676,3 @@ def _tried_again(index: int, uid: str, move: Move, ctx: Context) -> Iterator[Com
     until = [until_ns for _, _, until_ns in move.doubts if until_ns > ctx.wall]
     if until:
         yield SetTimer(("doubt", uid), min(until) - ctx.wall, PlaceAgain(index, uid, move.number))
-
-
-def _over(ledger: JobLedger, index: int) -> Exception | None:
-    """Say why a task has nothing that could be suspended or go on; None: it may have."""
-    if not 0 <= index < ledger.spec.replicas:
-        return InvalidArgument(f"{ledger.job_id} has no task {index}")
-    state = ledger.state_of(index)
-    if ledger.ended is not None or state in TASK_TERMINAL:
-        return TaskEnded(f"task {index} of {ledger.job_id} is over: {state.value}")
-    return None
-
-
-def _not_suspendable(ledger: JobLedger, index: int) -> Exception | None:
-    error = _over(ledger, index)
-    if error is None and ledger.gang:
-        return GangNotSuspendable(f"{ledger.job_id} is a gang, which runs whole or not at all: none of it is suspended")
-    return error
-
-
-def _not_now(ledger: JobLedger, attempt: Attempt, move: Move | None) -> Exception | None:
-    """Say why a live attempt cannot be suspended just now."""
-    if attempt.state is not TaskState.RUNNING:
-        return TaskNotRunning(f"the attempt {attempt.uid} has not begun: it is {attempt.state.value}")
-    if stop_for(ledger, attempt) is not None:
-        return SuspensionRefused(f"the attempt {attempt.uid} is being stopped")
-    if move is not None and move.stage is Stage.RESUMING:
-        return SuspensionRefused(f"the attempt {attempt.uid} is being brought back")
-    why = ledger.suspects.get((attempt.worker_id, attempt.incarnation))
-    if why is not None:
-        return TaskNotRunning(f"the worker of the attempt {attempt.uid} is out of reach: {why}")
-    return None

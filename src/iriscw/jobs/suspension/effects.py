@@ -28,6 +28,8 @@ class Thawed(enum.Enum):
     """Nothing of it runs, as before."""
     REFUSED = "refused"
     """Nothing of it runs, and it cannot be brought back on this machine as that is: something else is needed there."""
+    DAMAGED = "damaged"
+    """Nothing of it runs, and no machine can bring it back: its checkpoint is damaged, or is not there any more."""
     UNKNOWN = "unknown"
     """Nobody can say."""
 
@@ -98,7 +100,8 @@ class ThawAttempt:
 
     ``key`` names this try.
 
-    ``gpus`` has a pair for each GPU of which the content comes to another one: by UUID, from and to.
+    ``gpus`` has a pair for each GPU of which the content comes to another one: by UUID, from and to. ``repository`` is
+    the one that has it, if one has.
     """
 
     key: str
@@ -106,6 +109,7 @@ class ThawAttempt:
     checkpoint: str
     node: str
     gpus: tuple[tuple[str, str], ...] = ()
+    repository: str = ""
 
 
 @message
@@ -124,7 +128,8 @@ class DropCheckpoint:
     is making, is what has to go. The order of that key is ended first if it has not.
 
     ``returns``: how many machines have said that they do not take it; their thaws are over. ``repository`` has it, if
-    that is named, and the machines ``tried``, where it may have been brought, may have copies.
+    that is named, and the machines ``tried``, where it may have been brought, may have copies. ``stores_failed``: how
+    often it did not come to the repository; those moves are over.
     """
 
     key: str
@@ -133,3 +138,4 @@ class DropCheckpoint:
     returns: int = 0
     repository: str = ""
     tried: tuple[str, ...] = ()
+    stores_failed: int = 0

@@ -51,6 +51,13 @@ class ResumeTask:
 
 
 @message
+class FindSuspended:
+    """Say which attempt goes on from this checkpoint. Answered with its :class:`SuspensionView`; None: none does."""
+
+    checkpoint: str
+
+
+@message
 class SuspensionView:
     """Where a task's attempt stands between running and not.
 
@@ -241,6 +248,16 @@ class PlaceAgain:
     index: int
     uid: str
     number: int
+
+
+@message
+class StoreAgain:
+    """Have the checkpoint of a suspended attempt come to the repository that did not come there ``failed`` times."""
+
+    index: int
+    uid: str
+    number: int
+    failed: int
 
 
 @message

@@ -28,6 +28,7 @@ from iriscw.jobs.suspension.records import (
     AttemptUnplaced,
     AttemptVacated,
     ResumptionWanted,
+    StoreBegun,
     StoreFailed,
     SuspensionAsked,
     SuspensionKept,
@@ -102,6 +103,8 @@ class Move:
     """The URL of the repository that has it, and that no machine has it."""
     at: str = ""
     """The machine on which it is brought back, or was last; empty: the one that has the checkpoint."""
+    stores_failed: int = 0
+    """How often its checkpoint did not come to the repository in this suspension."""
 
 
 def freeze_key(uid: str, move: Move) -> str:
@@ -109,9 +112,12 @@ def freeze_key(uid: str, move: Move) -> str:
     return f"{_SUSPEND}{uid}-{move.number}"
 
 
-def store_key(freeze: str) -> str:
-    """Name the move to the repository of what the suspension called ``freeze`` (:func:`freeze_key`) made."""
-    return _STORE + freeze.removeprefix(_SUSPEND)
+def store_key(freeze: str, failed: int) -> str:
+    """Name the move to the repository of what the suspension called ``freeze`` (:func:`freeze_key`) made.
+
+    ``failed``: how many were made before, and came to nothing.
+    """
+    return _STORE + freeze.removeprefix(_SUSPEND) + (f"-{failed}" if failed else "")
 
 
 def thaw_key(uid: str, move: Move) -> str:
@@ -122,10 +128,11 @@ def thaw_key(uid: str, move: Move) -> str:
 def thaw_keys(freeze: str, returns: int) -> tuple[str, ...]:
     """Name the tries there may be to bring back what the suspension called ``freeze`` (:func:`freeze_key`) made.
 
-    Those under the latest grant: those before (``returns`` machines did not take it) have ended.
+    Those under the latest grant, and the one before that: a machine that was given up because it took too long may be
+    at it still. The others (``returns`` machines did not take it) have ended.
     """
-    suspension, first = freeze.removeprefix(_SUSPEND), returns * THAWS + 1
-    return tuple(f"{_RESUME}{suspension}-{number}" for number in range(first, first + THAWS))
+    suspension, end = freeze.removeprefix(_SUSPEND), (returns + 1) * THAWS + 1
+    return tuple(f"{_RESUME}{suspension}-{number}" for number in range(max(1, end - 2 * THAWS), end))
 
 
 def grant_of(uid: str, move: Move) -> str:
@@ -142,7 +149,13 @@ def drop_of(uid: str, move: Move | None) -> DropCheckpoint | None:
         return None
     tried = dict.fromkeys((*(node for node, _, _ in move.doubts), *((move.at,) if move.at else ())))
     return DropCheckpoint(
-        freeze_key(uid, move), move.checkpoint, move.node, move.returns, move.repository, tuple(tried)
+        freeze_key(uid, move),
+        move.checkpoint,
+        move.node,
+        move.returns,
+        move.repository,
+        tuple(tried),
+        move.stores_failed,
     )
 
 
@@ -171,6 +184,11 @@ def resumption_of(move: Move, gpus: tuple[str, ...]) -> Resumption | None:
 def waits_for_worker(move: Move) -> bool:
     """Tell whether a worker is wanted for it."""
     return move.stage is Stage.SUSPENDED and move.wanted and not move.storing
+
+
+def to_be_stored(move: Move) -> bool:
+    """Tell whether its checkpoint should be in the repository, and is not on its way there: one more try is to come."""
+    return move.stage is Stage.SUSPENDED and move.store and not (move.repository or move.storing or move.wanted)
 
 
 def thawed_on(move: Move) -> str:
@@ -343,7 +361,11 @@ def _stored(move: Move, record: AttemptStored) -> Move:
 
 
 def _store_failed(move: Move, record: StoreFailed) -> Move:
-    return attrs.evolve(move, storing=False, reason=record.reason)
+    return attrs.evolve(move, storing=False, reason=record.reason, stores_failed=move.stores_failed + 1)
+
+
+def _store_begun(move: Move, record: StoreBegun) -> Move:
+    return attrs.evolve(move, storing=True, reason="")
 
 
 def _undone(move: Move, record: SuspensionUndone) -> Move:
@@ -398,6 +420,7 @@ def _unplaced(move: Move, record: AttemptUnplaced) -> Move:
         tries=0,
         returns=move.returns + 1,
         doubts=(*others, doubt),
+        reason=record.reason or move.reason,
     )
 
 
@@ -443,6 +466,7 @@ _APPLY: Mapping[type, Callable[[Move, Any], Move]] = {
     AttemptUnplaced: _unplaced,
     AttemptStored: _stored,
     StoreFailed: _store_failed,
+    StoreBegun: _store_begun,
     AttemptResumed: _resumed,
     AttemptGivenUp: _given_up,
 }

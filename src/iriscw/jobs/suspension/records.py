@@ -113,6 +113,16 @@ class StoreFailed:
     wall_ns: int
 
 
+@record("jobs.store_begun", version=1)
+@message
+class StoreBegun:
+    """Its checkpoint, which did not come to the repository before, is on its way there once more."""
+
+    index: int
+    uid: str
+    wall_ns: int
+
+
 @record("jobs.suspension_undone", version=1)
 @message
 class SuspensionUndone:
@@ -201,7 +211,8 @@ class ThawRefused:
 class AttemptUnplaced:
     """Its worker has said that its grant was taken back before anybody took it: it has no worker, as before.
 
-    ``node`` is not to be tried before ``until_wall_ns``.
+    ``node`` is not to be tried before ``until_wall_ns``. ``reason``: why, where its worker could not let it go on; else
+    that is known already.
     """
 
     index: int
@@ -209,6 +220,7 @@ class AttemptUnplaced:
     node: str
     until_wall_ns: int
     wall_ns: int
+    reason: str = ""
 
 
 @record("jobs.attempt_resumed", version=1)
@@ -283,6 +295,7 @@ class SuspensionKept:
     storing: bool = False
     repository: str = ""
     at: str = ""
+    stores_failed: int = 0
 
 
 @record("jobs.checkpoint_due", version=1)
@@ -296,3 +309,4 @@ class CheckpointDue:
     returns: int = 0
     repository: str = ""
     tried: tuple[str, ...] = ()
+    stores_failed: int = 0

@@ -59,15 +59,19 @@ async def _marked(objects: RepositoryObjects) -> StoredObjects:
     """Read what there is, and what refers to what; first the heads, because one is there before all that it names."""
     shown: dict[str, str] = {}
     begun: dict[str, tuple[str, int]] = {}
+    again: dict[str, tuple[str, str, int]] = {}
     async for info in objects.keys(HEADS):
         checkpoint = named_head(info.key)
-        found = await objects.head(checkpoint) if checkpoint else None
+        found = await objects.signed_head(checkpoint) if checkpoint else None
         if found is not None:
-            shown[checkpoint] = found[0].attempt
-            if found[0].begun_wall_ns:
-                begun[checkpoint] = (found[1], found[0].begun_wall_ns)
+            head, anew = found[0].head, found[0].again
+            shown[checkpoint] = head.attempt
+            if head.begun_wall_ns:
+                begun[checkpoint] = (found[1], head.begun_wall_ns)
+            elif anew is not None:
+                again[checkpoint] = (anew.attempt, found[1], anew.begun_wall_ns)
     referred: dict[str, None] = {}
-    waiting = iter(shown.items())
+    waiting = iter([*shown.items(), *((checkpoint, attempt) for checkpoint, (attempt, _, _) in again.items())])
 
     async def read() -> None:
         for checkpoint, attempt in waiting:
@@ -82,7 +86,7 @@ async def _marked(objects: RepositoryObjects) -> StoredObjects:
             tasks.start_soon(read)
     sizes = {info.key: info.size_bytes async for info in objects.keys(MANIFESTS) if named_manifest(info.key)[0]}
     packs = {info.key: info.size_bytes async for info in objects.keys(PACKS) if named_pack(info.key)}
-    return StoredObjects(shown, begun, sizes, packs, referred)
+    return StoredObjects(shown, begun, sizes, packs, referred, again)
 
 
 async def _carried_out(objects: RepositoryObjects, marked: StoredObjects, plan: Plan) -> Collected:
@@ -94,6 +98,11 @@ async def _carried_out(objects: RepositoryObjects, marked: StoredObjects, plan: 
     for checkpoint, etag in plan.give_up:
         with contextlib.suppress(ObjectChanged):  # it has ended, or was begun anew
             await objects.store.delete(head_key(checkpoint), condition=IfMatch(etag))
+    for checkpoint, etag in plan.leave:
+        found = await objects.signed_head(checkpoint)
+        if found is not None and found[1] == etag:
+            with contextlib.suppress(ObjectChanged):  # it has ended, or was begun anew
+                await objects.write_again(found[0], None, IfMatch(etag))
     new = [key for key in plan.mark if await objects.mark(key) is not None]
     removed, removed_bytes = 0, 0
     for tomb in plan.remove:

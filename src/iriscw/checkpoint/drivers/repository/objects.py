@@ -45,7 +45,7 @@ from iriscw.checkpoint.repository.keys import (
     named_pack,
     tomb_key,
 )
-from iriscw.checkpoint.repository.model import CheckpointHead, Contents, SignedHead, Tomb
+from iriscw.checkpoint.repository.model import CheckpointHead, Contents, SignedHead, StoredAgain, Tomb
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown
 from iriscw.objects.ports import (
     Condition,
@@ -213,13 +213,23 @@ class RepositoryObjects:
         data = written_head(lines, signatures)
         return (await self.store.put(head_key(head.checkpoint), data, condition=condition)).etag
 
-    async def sign_head(self, found: SignedHead, condition: Condition) -> None:
-        """Write a head as it is, with this machine's signature beside those that it has.
+    async def write_again(self, found: SignedHead, again: StoredAgain | None, condition: Condition) -> str:
+        """Say in a head that its checkpoint is stored anew, or (None) that it is not; return its etag.
 
         Raises:
             ObjectChanged: the condition does not hold.
         """
-        data = written_head(found.lines, self.protection.signatures(found.lines, found.signatures))
+        data = written_head(found.lines, found.signatures, again)
+        return (await self.store.put(head_key(found.head.checkpoint), data, condition=condition)).etag
+
+    async def sign_head(self, found: SignedHead, condition: Condition) -> None:
+        """Write a head as it is, with this machine's signature beside those that it has and that are not wrong.
+
+        Raises:
+            ObjectChanged: the condition does not hold.
+        """
+        others = self.protection.not_wrong(found)
+        data = written_head(found.lines, self.protection.signatures(found.lines, others))
         await self.store.put(head_key(found.head.checkpoint), data, condition=condition)
 
     async def checkpoints(self) -> list[str]:

@@ -136,6 +136,19 @@ class Protection:
         """Return how the list of recent checkpoints names a program."""
         return name if self.own is None else self.own.tag(name)
 
+    def trusts(self, found: SignedHead) -> bool:
+        """Whether a key that this machine trusts has signed a head."""
+        return any(each.key in self.trusted for each in self.not_wrong(found))
+
+    def not_wrong(self, found: SignedHead) -> tuple[HeadSignature, ...]:
+        """Return the signatures of a head without those of trusted keys that are of something else."""
+        text = signed_text(found.lines)
+        return tuple(
+            each
+            for each in found.signatures
+            if each.key not in self.trusted or self.trusted[each.key](each.signature, text)
+        )
+
     def has_signed(self, found: SignedHead) -> bool:
         """Whether this machine's own key has signed a head, or there is none. The same text has the same signature."""
         return self.signer is None or self.signatures(found.lines)[0] in found.signatures

@@ -15,6 +15,9 @@ that is there is taken away, and no later pass finds the pack without a referenc
 is gone, its chunks are stored again. The manifest is protected by the head, which names the attempt from its beginning;
 a collection gives attempts up that began long ago by removing their head, and then the last change of the head, which
 makes the checkpoint visible, does not happen. No clock has to be right for that: one that is wrong costs work.
+
+A checkpoint that can be seen is stored anew behind that: its head stays, and names the new attempt beside its own until
+it is that one's. It is given up by taking that name away, which is a change as well.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ from iriscw.checkpoint.repository.contents import (
     WINDOW_BYTES,
     written_contents,
 )
-from iriscw.checkpoint.repository.keys import PACKS, manifest_key, named_pack, pack_key, packs_of
+from iriscw.checkpoint.repository.keys import PACKS, head_key, manifest_key, named_pack, pack_key, packs_of
 from iriscw.checkpoint.repository.model import (
     CheckpointHead,
     Chunk,
@@ -67,11 +70,12 @@ from iriscw.checkpoint.repository.model import (
     ChunkPlace,
     Contents,
     SignedHead,
+    StoredAgain,
     StoredFile,
 )
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, Progress
 from iriscw.freeze.ports import Report
-from iriscw.objects.ports import Condition, Data, IfAbsent, IfMatch, ObjectChanged, ObjectExists
+from iriscw.objects.ports import Condition, Data, IfAbsent, IfMatch, ObjectChanged, ObjectExists, ObjectNotFound
 
 log = logging.getLogger(__name__)
 
@@ -125,6 +129,8 @@ class Storing:
     _done: int = attrs.field(default=0, init=False)
     _etag: str = attrs.field(default="", init=False)
     """Of the head that says that this attempt has begun."""
+    _seen: SignedHead | None = attrs.field(default=None, init=False)
+    """The head of the checkpoint as it can be seen while this attempt stores it anew; None: it cannot be seen."""
     _renewed_at: float = attrs.field(default=0.0, init=False)
 
     async def run(self) -> StoredCheckpoint:
@@ -164,9 +170,14 @@ class Storing:
 
         An attempt that has not ended is taken over: whoever made it has died, or begins anew. So is a checkpoint that
         cannot be read, or in whose packs damage was found: then it is stored again. So is one that is not encrypted
-        with the key that it is to be encrypted with.
+        with the key that it is to be encrypted with. What can be seen of it can be seen until it is another one.
         """
-        found = await self.objects.signed_head(self.artifact)
+        try:
+            found = await self.objects.signed_head(self.artifact)
+        except ArtifactRefused as error:
+            await self._begin_over_damage(error)
+            return None
+        self._seen = found[0] if found is not None and not found[0].head.begun_wall_ns else None
         if found is not None and not found[0].head.begun_wall_ns:
             try:
                 there = await self.objects.contents(found[0].head)
@@ -189,9 +200,22 @@ class Storing:
             raise StoringDisturbed(f"somebody else stores the checkpoint {self.artifact} now") from error
         return None
 
+    async def _begin_over_damage(self, damage: ArtifactRefused) -> None:
+        """Say that this attempt begins, in the place of a head of which nobody can say what it was."""
+        log.warning("checkpoint %s is stored again: %s", self.artifact, damage)
+        self._seen = None
+        try:
+            await self._write_begun(IfMatch((await self.objects.store.stat(head_key(self.artifact))).etag))
+        except (ObjectNotFound, ObjectChanged) as error:
+            raise StoringDisturbed(f"somebody else stores the checkpoint {self.artifact} now") from error
+
     async def _write_begun(self, condition: Condition) -> None:
-        head = CheckpointHead(self.artifact, self.attempt, begun_wall_ns=time.time_ns())
-        self._etag = await self.objects.write_head(head, condition)
+        now = time.time_ns()
+        if self._seen is not None:
+            self._etag = await self.objects.write_again(self._seen, StoredAgain(self.attempt, now), condition)
+        else:
+            head = CheckpointHead(self.artifact, self.attempt, begun_wall_ns=now)
+            self._etag = await self.objects.write_head(head, condition)
         self._renewed_at = anyio.current_time()
 
     async def _renew(self) -> None:
@@ -359,7 +383,9 @@ class Storing:
         head = self._head(contents, hashlib.sha256(text).hexdigest(), source)
         try:
             await self.objects.write_head(head, IfMatch(self._etag), contents.key)
-        except ObjectChanged:
+        except ObjectChanged as error:
+            if self._seen is not None and await self.objects.head(self.artifact) is None:
+                raise StoringDisturbed(f"checkpoint {self.artifact} was removed while it was stored again") from error
             return False
         try:
             program = self.objects.protection.program(head.program)
@@ -389,8 +415,13 @@ class Storing:
 
         Raises:
             StoringDisturbed: it was removed or changed meanwhile.
+            SignatureWrong: it has a wrong signature of a key that this machine trusts, and this machine signs nothing.
         """
-        if self.objects.protection.has_signed(there.found):
+        protection = self.objects.protection
+        if protection.signer is None:
+            protection.check_head(there.found)
+            return True
+        if protection.has_signed(there.found):
             return True
         condition = IfMatch(there.etag)
         try:
@@ -399,9 +430,12 @@ class Storing:
                 await self._write_begun(condition)
                 return False
             head = self._head(there.contents, there.found.head.digest, source)
-            if head == there.found.head:
+            if head == there.found.head or protection.trusts(there.found):
                 await self.objects.sign_head(there.found, condition)
             else:
+                for each in there.found.signatures:
+                    said = "checkpoint %s has another head than it should: the signature of the key %s goes with that"
+                    log.warning(said, self.artifact, each.key)
                 await self.objects.write_head(head, condition, there.contents.key)
         except ObjectChanged as error:
             raise StoringDisturbed(f"checkpoint {self.artifact} was changed while it was signed") from error

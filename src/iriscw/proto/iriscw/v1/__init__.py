@@ -1515,6 +1515,11 @@ class AttemptObserved(betterproto2.Message):
     Of one that is suspended: the grant that this worker took back before anybody had taken it. Empty: none.
     """
 
+    withdrawn_reason: "str" = betterproto2.field(20, betterproto2.TYPE_STRING)
+    """
+    Why this worker could not let it go on under that grant. Empty: it was told to take it back.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "AttemptObserved", AttemptObserved)
 
@@ -3459,6 +3464,11 @@ class MoveRequest(betterproto2.Message):
     The operation goes on when the caller leaves.
     """
 
+    repository: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    Of an order to move to a repository: the URL of the one that is meant. Empty: whichever the agent has.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "MoveRequest", MoveRequest)
 
@@ -4764,6 +4774,11 @@ class ThawRequest(betterproto2.Message):
     verify: "FreezeHook | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True)
     """
     Asked once it runs whether it is what it was; of kind EXEC or HTTP.
+    """
+
+    repository: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
+    """
+    Of an order: the URL of the repository that has it, if no tier has. Empty: whichever the agent has.
     """
 
 
