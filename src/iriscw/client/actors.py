@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import functools
 import inspect
+import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overloa
 
 import attrs
 
-from iriscw.client.hosted import ActorRef, HostedCalls, OwnCode
+from iriscw.client.hosted import ActorCalls, ActorId, HostedCalls, OwnCode
 from iriscw.client.submission import is_own_file, own_code_by_value
 from iriscw.hosted.errors import InvalidActor, NoSuchMethod
 from iriscw.task.context import InsideLoop, NotInTask, context
@@ -109,7 +110,7 @@ class ActorHandle(Generic[T]):
     """
 
     def __init__(
-        self, ref: ActorRef, methods: Sequence[str], home: HostedCalls | None, own_code: OwnCode | None
+        self, ref: ActorId, methods: Sequence[str], home: HostedCalls | None, own_code: OwnCode | None
     ) -> None:
         self._ref = ref
         self._methods = tuple(methods)
@@ -167,25 +168,39 @@ class ActorHandle(Generic[T]):
 
     async def wait_ready(self) -> None:
         """Wait until the object is made and takes calls; raises as a call."""
-        await self._at_home(lambda home: home.of(self._ref, self._own_code).linked())
+        home = await self._found_home()
+        if asyncio.get_running_loop() is home.loop:
+            await self._calls(home).linked()
+        else:
+            await self._ready()
 
     # Calls
 
-    def _awaited(self, name: str, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
-        return self._at_home(lambda home: home.of(self._ref, self._own_code).call(name, args, kwargs))
+    async def _awaited(self, name: str, args: Any, kwargs: Any) -> Any:
+        home = await self._found_home()
+        if asyncio.get_running_loop() is home.loop:
+            return await self._calls(home).call(name, args, kwargs)
+        return await self._begun(name, args, kwargs)
 
     def _begun(self, name: str, args: Any, kwargs: Any, *, tell: bool = False) -> ActorFuture[Any]:
+        return self._started(lambda calls: calls.call(name, args, kwargs, tell=tell))
+
+    def _ready(self) -> ActorFuture[Any]:
+        return self._started(lambda calls: calls.linked())
+
+    def _started(self, call: Callable[[ActorCalls], Coroutine[Any, Any, Any]]) -> ActorFuture[Any]:
+        """Make a call on the loop that the handle's client is on, whichever runs here."""
         home = self._home if self._home is not None else _ambient()
-        calling = home.of(self._ref, self._own_code).call(name, args, kwargs, tell=tell)
+        calling = call(self._calls(home))
         if _running_loop() is home.loop:
             return ActorFuture(home.loop.create_task(calling))
         return ActorFuture(asyncio.run_coroutine_threadsafe(calling, home.loop))
 
-    async def _at_home(self, call: Callable[[HostedCalls], Coroutine[Any, Any, Any]]) -> Any:
-        home = self._home if self._home is not None else await asyncio.to_thread(_ambient)
-        if asyncio.get_running_loop() is home.loop:
-            return await call(home)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call(home), home.loop))
+    def _calls(self, home: HostedCalls) -> ActorCalls:
+        return home.of(self._ref, self._own_code)
+
+    async def _found_home(self) -> HostedCalls:
+        return self._home if self._home is not None else await asyncio.to_thread(_ambient)
 
 
 class ActorGroup(Generic[T]):
@@ -212,7 +227,7 @@ class ActorGroup(Generic[T]):
 
 
 def _unpickled(job_id: str, job_uid: str, name: str, capability: str, methods: Sequence[str]) -> ActorHandle[Any]:
-    return ActorHandle(ActorRef(job_id, job_uid, name, capability), methods, None, None)
+    return ActorHandle(ActorId(job_id, job_uid, name, capability), methods, None, None)
 
 
 def methods_of(kind: type[Any]) -> tuple[str, ...]:
@@ -246,7 +261,7 @@ def own_code_of(kind: type[Any]) -> OwnCode | None:
 
 
 def check_concurrency(concurrency: object) -> None:
-    """Refuse what is no number of calls at once.
+    """Refuse what is not a number of calls at once.
 
     Raises:
         InvalidActor: it is none.
@@ -298,8 +313,9 @@ class _Ambient:
         return (await self._open.enter_async_context(connect())).hosted_calls
 
 
-_AMBIENT: Final = _Ambient()
+_HOMES: dict[int, _Ambient] = {}
+"""By process: a child that was forked begins anew."""
 
 
 def _ambient() -> HostedCalls:
-    return _AMBIENT.home()
+    return _HOMES.setdefault(os.getpid(), _Ambient()).home()

@@ -15,7 +15,7 @@ from iriscw._errors import InvalidArgument, IriscwError
 from iriscw.client.actors import ActorGroup, ActorHandle, check_concurrency, methods_of, own_code_of
 from iriscw.client.arguments import check_count
 from iriscw.client.calls import MethodCalls
-from iriscw.client.hosted import ActorRef, HostedCalls
+from iriscw.client.hosted import ActorId, HostedCalls
 from iriscw.client.job import Job
 from iriscw.client.submission import Constraints, check_call
 from iriscw.hosted.model import ACTOR_PORT
@@ -104,10 +104,25 @@ class ActorCreation:
         request = WatchHostedActorRequest(job=JobRef(job_id=job.id, job_uid=job.uid))
         async with aclosing(self._calls.stream("WatchHostedActor", lambda: request, HostedActorUpdate)) as updates:
             capability = (await anext(updates)).capability
-        return ActorHandle(ActorRef(job.id, job.uid, job.name, capability), methods, self.hosted_calls, own_code)
+        return ActorHandle(ActorId(job.id, job.uid, job.name, capability), methods, self.hosted_calls, own_code)
 
     async def create_actor_group(
-        self, kind: type[T], *args: Any, name: str, count: int, **options: Any
+        self,
+        kind: type[T],
+        *args: Any,
+        name: str,
+        count: int,
+        resources: Resources | None = None,
+        environment: Mapping[str, str] | None = None,
+        constraints: Constraints = (),
+        priority: str = "interactive",
+        scheduling_timeout: float | None = None,
+        max_restarts: int = 0,
+        concurrency: int = 1,
+        bundle: str | os.PathLike[str] | None = None,
+        image: str = "",
+        detached: bool = False,
+        **kwargs: Any,
     ) -> ActorGroup[T]:
         """Have ``count`` hosted actors made, each in a job of its own: ``name-0`` and so on.
 
@@ -116,7 +131,17 @@ class ActorCreation:
             args: for each.
             name: how the names of their jobs begin.
             count: how many.
-            options: of each, and what else its class takes, as :meth:`create_actor`.
+            resources: of each; as the following ones, see :meth:`create_actor`.
+            environment: of each.
+            constraints: of each.
+            priority: of each.
+            scheduling_timeout: of each.
+            max_restarts: of each.
+            concurrency: of each.
+            bundle: of each.
+            image: of each.
+            detached: of each.
+            kwargs: for the class.
 
         Raises:
             InvalidArgument: ``count`` is not a number from 1 on.
@@ -128,7 +153,24 @@ class ActorCreation:
         made: list[ActorHandle[T]] = []
         try:
             for number in range(count):
-                made += [await self.create_actor(kind, *args, name=f"{name}-{number}", **options)]
+                made += [
+                    await self.create_actor(
+                        kind,
+                        *args,
+                        name=f"{name}-{number}",
+                        resources=resources,
+                        environment=environment,
+                        constraints=constraints,
+                        priority=priority,
+                        scheduling_timeout=scheduling_timeout,
+                        max_restarts=max_restarts,
+                        concurrency=concurrency,
+                        bundle=bundle,
+                        image=image,
+                        detached=detached,
+                        **kwargs,
+                    )
+                ]
         except BaseException:
             with anyio.CancelScope(shield=True), contextlib.suppress(IriscwError):
                 for each in made:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
 from typing import Any, Final
@@ -38,7 +39,7 @@ OwnCode = Callable[[], AbstractContextManager[None]]
 
 
 @attrs.frozen
-class ActorRef:
+class ActorId:
     """Which actor. ``capability`` lets callers in that may not see its job; empty: those who may."""
 
     job_id: str
@@ -94,7 +95,7 @@ def _failure(data: bytes) -> Exception:
 class ActorCalls:
     """Calls of one actor, on one event loop."""
 
-    def __init__(self, calls: MethodCalls, ref: ActorRef, own_code: OwnCode | None) -> None:
+    def __init__(self, calls: MethodCalls, ref: ActorId, own_code: OwnCode | None) -> None:
         self._calls = calls
         self._ref = ref
         self._own_code = own_code
@@ -245,19 +246,17 @@ class HostedCalls:
         self._actors: dict[str, ActorCalls] = {}
         self.loop = asyncio.get_running_loop()
         self.closed = False
+        self._pid = os.getpid()
 
-    def of(self, ref: ActorRef, own_code: OwnCode | None = None) -> ActorCalls:
-        """Return those of one actor.
+    def of(self, ref: ActorId, own_code: OwnCode | None = None) -> ActorCalls:
+        """Return those of one actor. Any thread may ask.
 
         Raises:
-            ClientClosed: the client was closed.
+            ClientClosed: the client was closed, or is another process's.
         """
-        if self.closed:
-            raise ClientClosed("the client of this handle has been closed")
-        found = self._actors.get(ref.job_uid)
-        if found is None:
-            found = self._actors[ref.job_uid] = ActorCalls(self.calls, ref, own_code)
-        return found
+        if self.closed or self._pid != os.getpid():
+            raise ClientClosed("the client of this handle was closed, or this process was forked from its own")
+        return self._actors.setdefault(ref.job_uid, ActorCalls(self.calls, ref, own_code))
 
     def close(self) -> None:
         """End all connections."""

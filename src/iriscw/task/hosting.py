@@ -137,6 +137,8 @@ class ActorHost:
         self._news = asyncio.Event()
         self._waiting_bytes = 0
         self._links: dict[HostedLink, None] = {}
+        self.listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """The port, once callers can connect."""
 
     # Connections
 
@@ -244,6 +246,7 @@ class ActorHost:
             run = functools.partial(contextvars.copy_context().run, make)
             self._instance = await loop.run_in_executor(self._threads, run)
             server = await loop.create_server(lambda: HostedLink(self), host, port, backlog=BACKLOG)
+            self.listening.set_result(server.sockets[0].getsockname()[1])
             async with server, asyncio.TaskGroup() as tasks:
                 for _ in range(self._concurrency):
                     tasks.create_task(self._work_off())

@@ -41,7 +41,7 @@ PYTHON: Final = (sys.version_info.major, sys.version_info.minor)
 Part = bytes | bytearray | memoryview
 
 
-class Link(asyncio.BufferedProtocol):
+class ActorLink(asyncio.BufferedProtocol):
     """What both sides share. A subclass says what is done with frames.
 
     Args:
@@ -176,7 +176,7 @@ class Link(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Give the room for what comes next."""
+        """Return the room for what comes next."""
         if self._long is not None:
             return memoryview(self._long)[self._filled :]
         if self._start == self._end:
@@ -254,8 +254,8 @@ class Link(asyncio.BufferedProtocol):
         self.take_frame(header.kind, header.call, parts)
 
 
-class ServerLink(Link):
-    """The actor's side. See :class:`Link`."""
+class ServerLink(ActorLink):
+    """The actor's side. See :class:`ActorLink`."""
 
     def begin(self) -> None:
         """Greet first."""
@@ -277,8 +277,8 @@ class ServerLink(Link):
         return 0
 
 
-class CallerLink(Link):
-    """The caller's side. See :class:`Link`."""
+class CallerLink(ActorLink):
+    """The caller's side. See :class:`ActorLink`."""
 
     def begin(self) -> None:
         """Wait for the actor's greeting."""
