@@ -101,6 +101,8 @@ class ActorCalls:
         self._own_code = own_code
         self._link: _CallLink | None = None
         self._connecting: asyncio.Task[_CallLink] | None = None
+        self._refusal = ""
+        """What came of dialling last."""
 
     async def call(self, method: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, tell: bool = False) -> Any:
         """Make a call and give its value; a tell gives None as soon as the call waits in the mailbox.
@@ -171,7 +173,7 @@ class ActorCalls:
         following = asyncio.create_task(follow())
         following.add_done_callback(lambda _: news.set())
         pause = FIRST_PAUSE_S
-        told = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self._tell, lambda: latest.reason)
+        told = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self._tell, lambda: self._refusal or latest.reason)
         try:
             while True:
                 if following.done():
@@ -198,8 +200,7 @@ class ActorCalls:
     def _tell(self, why: Callable[[], str]) -> None:
         log.warning("a call waits for the actor %r: %s", self._ref.name, why() or "it does not listen yet")
 
-    @staticmethod
-    async def _dialled(place: ActorPlace) -> _CallLink | None:
+    async def _dialled(self, place: ActorPlace) -> _CallLink | None:
         """Connect; None: nobody listens there now.
 
         Raises:
@@ -217,7 +218,7 @@ class ActorCalls:
                 link.close()
             if isinstance(error, PythonDiffers):
                 raise
-            log.debug("%s:%s does not answer as an actor: %s", place.host, place.port, error)
+            self._refusal = f"{place.host}:{place.port} does not answer as an actor: {error}"
             return None
         return link
 

@@ -49,6 +49,9 @@ BACKLOG: Final = 1024
 UNREAD_BYTES: Final = 2 * MAX_CALL_BYTES
 """Replies that a caller has not read; one with more is cut off."""
 
+CALL_BYTES: Final = 2048
+"""Of a call in the mailbox, beside what came of it: thousands may only have been told."""
+
 WAITING_BYTES: Final = 2 * MAX_CALL_BYTES
 """Of all calls in the mailbox; beyond it nobody is read from."""
 
@@ -71,8 +74,8 @@ class MailboxCall:
 
     @property
     def size_bytes(self) -> int:
-        """What it holds in memory."""
-        return sum(len(each) for each in self.parts)
+        """What it holds in memory, about: a short call is more than its bytes."""
+        return CALL_BYTES + sum(len(each) for each in self.parts)
 
 
 class HostedLink(ServerLink):
@@ -178,7 +181,7 @@ class ActorHost:
             await self._news.wait()
         call = self._mailbox.popleft()
         before = self._waiting_bytes
-        self._waiting_bytes -= call.size_bytes
+        self._waiting_bytes -= call.size_bytes  # its parts are as they came
         if self._waiting_bytes <= WAITING_BYTES < before:
             for link in self._links:
                 link.resume_reading()
