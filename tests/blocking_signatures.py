@@ -15,6 +15,8 @@ BLOCKING = SOURCE / "blocking.py"
 
 PAIRS = {
     ("Client", "submit"): "client/client.py",
+    ("Client", "create_actor"): "client/creating.py:ActorCreation",
+    ("Client", "create_actor_group"): "client/creating.py:ActorCreation",
     ("Client", "checkpoint"): "client/client.py",
     ("Client", "suspend"): "client/client.py",
     ("Client", "resume"): "client/client.py",
@@ -30,7 +32,8 @@ PAIRS = {
     ("Cluster", "open"): "cluster.py",
     ("", "connect_kubernetes"): "kubernetes.py",
 }
-"""Which function of the blocking module, by its class, stands for the one of the same name in which file."""
+"""Which function of the blocking module, by its class, stands for the one of the same name in which file (and class,
+where that is called otherwise)."""
 
 RENAMED = {"Checkpoint": "_nodes.Checkpoint"}
 """Names that are written otherwise in the blocking module."""
@@ -59,7 +62,8 @@ def find(path, owner, name):
 
 def wanted(owner, name):
     """Return the parameters that the blocking function should have."""
-    return _Renaming().visit(find(SOURCE / PAIRS[owner, name], owner, name).args)
+    file, _, its_owner = PAIRS[owner, name].partition(":")
+    return _Renaming().visit(find(SOURCE / file, its_owner or owner, name).args)
 
 
 def call(owner, name):

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from iriscw import blocking
+from iriscw.client import loops
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def loop():
     async def nothing():
         yield None
 
-    with blocking._block(nothing()) as (made, _):
+    with loops.on_a_loop(nothing()) as (made, _):
         yield made
 
 
@@ -70,7 +70,7 @@ def test_a_stream_is_closed(loop, interrupt):
             told.append("closed")
 
     with pytest.raises(KeyboardInterrupt):
-        told.extend(blocking._iterate(loop, lines()))
+        told.extend(loops.iterated(loop, lines()))
     assert told == ["first", "closed"]
 
 
@@ -85,7 +85,7 @@ def test_a_reader_that_stops_early_closes_the_stream(loop):
         finally:
             told.append("closed")
 
-    for each in (reading := blocking._iterate(loop, lines())):
+    for each in (reading := loops.iterated(loop, lines())):
         told.append(each)
         break
     reading.close()

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-RUNS = ("docs/simulation.md", "docs/policies.md", "docs/code-and-packages.md")
+RUNS = ("docs/simulation.md", "docs/policies.md", "docs/code-and-packages.md", "docs/hosted-actors.md")
 """Pages whose examples stand alone."""
 
 

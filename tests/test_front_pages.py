@@ -26,7 +26,7 @@ def options():
 
 
 IS_THERE = {
-    "suspended jobs that go on on another machine": "epository" in (SOURCE / "nodes" / "orders.py").read_text(),
+    "suspended jobs that go on on another machine": (SOURCE / "freeze" / "carried.py").exists(),
     "policies that move checkpoints": (SOURCE / "checkpoint" / "tiering").exists(),
     "servers that scale to zero by themselves": (SOURCE / "workload").exists(),
     "hosted actors": (SOURCE / "hosted").exists(),
@@ -55,7 +55,9 @@ def test_what_the_readme_says_is_missing_is_missing(what):
 def test_what_is_there_is_found():
     """The list is judged by things that it once had, and that were made."""
     assert [what for what, there in IS_THERE.items() if there] == [
+        "suspended jobs that go on on another machine",
         "policies that move checkpoints",
+        "hosted actors",
         "tasks in containers of their own",
         "checkpoints of jobs",
         "checkpoints in S3 and on other machines",

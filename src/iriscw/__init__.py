@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from iriscw._errors import (
         IriscwError as IriscwError,
     )
+    from iriscw.client.actors import (
+        ActorFuture as ActorFuture,
+        ActorGroup as ActorGroup,
+        ActorHandle as ActorHandle,
+        ActorMethod as ActorMethod,
+    )
     from iriscw.client.client import (
         Client as Client,
         connect as connect,
@@ -83,6 +89,10 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "ActorFuture",
+    "ActorGroup",
+    "ActorHandle",
+    "ActorMethod",
     "ActorStatus",
     "AttemptStatus",
     "Checkpoint",
@@ -127,6 +137,10 @@ __all__ = [
 ]
 
 _MODULE_OF: Final[dict[str, str]] = {
+    "ActorFuture": "iriscw.client.actors",
+    "ActorGroup": "iriscw.client.actors",
+    "ActorHandle": "iriscw.client.actors",
+    "ActorMethod": "iriscw.client.actors",
     "ActorStatus": "iriscw.client.model",
     "AttemptStatus": "iriscw.client.model",
     "Checkpoint": "iriscw.client.nodes",

@@ -18,24 +18,20 @@ in one process: a child that was forked within it (a data loader's, for instance
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
-from inspect import isawaitable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
-
-import anyio
-from anyio.from_thread import BlockingPortal
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import iriscw.client.client as _client
 import iriscw.client.job as _job
 import iriscw.client.nodes as _nodes
 import iriscw.cluster as _cluster
+from iriscw.client.blocking_actors import BlockingActorGroup, BlockingActorHandle, BlockingActorMethod
 from iriscw.client.discovery import Secret
-from iriscw.client.errors import ClientClosed, NotConnected
+from iriscw.client.errors import NotConnected
+from iriscw.client.loops import ClientLoop, iterated, on_a_loop
 from iriscw.client.model import (
     ActorStatus,
     ClusterStatus,
@@ -60,143 +56,25 @@ from iriscw.config.model import ClusterConfig
 from iriscw.fleet.policy import Policy, default_policy
 from iriscw.resources import Resources
 
-__all__ = ["Client", "Cluster", "Job", "connect", "connect_kubernetes"]
+__all__ = [
+    "BlockingActorGroup",
+    "BlockingActorHandle",
+    "BlockingActorMethod",
+    "Client",
+    "Cluster",
+    "Job",
+    "connect",
+    "connect_kubernetes",
+]
 
+T = TypeVar("T")
 Value = TypeVar("Value")
-
-
-class _Loop:
-    """The event loop behind a block; None of it can be used once the block has ended."""
-
-    def __init__(self, portal: BlockingPortal) -> None:
-        self._portal = portal
-        self._pid = os.getpid()
-        self.ended = False
-
-    @property
-    def forked(self) -> bool:
-        """Whether this is a child of the process that has the loop's thread."""
-        return os.getpid() != self._pid
-
-    @overload
-    def call(self, function: Callable[..., Coroutine[Any, Any, Value]], *args: Any) -> Value: ...
-
-    @overload
-    def call(self, function: Callable[..., Value], *args: Any) -> Value: ...
-
-    def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Have ``function(*args)`` run there and give what it returns. Interrupted (Ctrl-C), it is cancelled there.
-
-        Raises:
-            ClientClosed: the block has ended, or this process was forked within it.
-        """
-        if self.forked:
-            raise ClientClosed("this process was forked from the one in which the client works: connect here, too")
-        if self.ended:
-            raise ClientClosed("a client works inside of the `with` block that gave it, and that has ended")
-        called = _Called(function, args)
-        try:
-            return self._portal.call(called.run)
-        except BaseException:
-            if not called.over:
-                self._portal.start_task_soon(called.cancel)
-            raise
-
-
-class _Called:
-    """One call on the loop, which can be cancelled before it has begun there: Ctrl-C may come at any time.
-
-    Args:
-        function: what is called.
-        args: with what.
-    """
-
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self._function = function
-        self._args = args
-        self._scope: anyio.CancelScope | None = None
-        self._cancelled = False
-        self.over = False
-
-    async def run(self) -> Any:
-        """Call it, and give what it returns."""
-        try:
-            with anyio.CancelScope() as self._scope:
-                if self._cancelled:
-                    self._scope.cancel()
-                made = self._function(*self._args)
-                return await made if isawaitable(made) else made
-        finally:
-            self.over = True
-
-    def cancel(self) -> None:
-        """End it; on the loop's thread."""
-        self._cancelled = True
-        if self._scope is not None:
-            self._scope.cancel()
-
-
-@contextmanager
-def _block(making: AbstractAsyncContextManager[Value]) -> Iterator[tuple[_Loop, Value]]:
-    """Enter what ``making`` gives on a loop of its own. A forked child leaves it alone: it is its parent's to end."""
-    started: Future[BlockingPortal] = Future()
-    thread = threading.Thread(target=_run_loop, args=(started,), name="iriscw", daemon=True)
-    thread.start()
-    portal = started.result()
-    loop = _Loop(portal)
-    made = portal.wrap_async_context_manager(making)
-    try:
-        value = made.__enter__()
-        try:
-            yield loop, value
-        except BaseException as error:
-            if loop.forked or not made.__exit__(type(error), error, error.__traceback__):
-                raise
-        else:
-            if not loop.forked:
-                made.__exit__(None, None, None)
-    finally:
-        if not loop.forked:
-            loop.ended = True
-            portal.call(portal.stop, True)
-            thread.join()
-
-
-def _run_loop(started: Future[BlockingPortal]) -> None:
-    # Not anyio's start_blocking_portal: that is a generator, which waits for its thread when a forked child forgets it.
-    async def serve() -> None:
-        async with BlockingPortal() as portal:
-            started.set_result(portal)
-            await portal.sleep_until_stopped()
-
-    anyio.run(serve)
-
-
-def _iterate(loop: _Loop, values: AsyncGenerator[Value, None]) -> Iterator[Value]:
-    """Iterate from outside of the loop; a reader that stops early closes the stream."""
-    end = object()
-    reading = anyio.Lock()
-
-    async def following() -> Any:
-        async with reading:
-            return await anext(values, end)
-
-    async def closing() -> None:
-        async with reading:  # what was interrupted is cancelled, and may not be over yet
-            await values.aclose()
-
-    try:
-        while (value := loop.call(following)) is not end:
-            yield value
-    finally:
-        if not loop.ended:  # else the loop has closed it
-            loop.call(closing)
 
 
 class Job:
     """:class:`iriscw.Job` for scripts. Made by :class:`Client`."""
 
-    def __init__(self, loop: _Loop, job: _job.Job) -> None:
+    def __init__(self, loop: ClientLoop, job: _job.Job) -> None:
         self._loop = loop
         self._job = job
 
@@ -229,7 +107,7 @@ class Job:
 
     def watch(self) -> Iterator[JobStatus]:
         """Iterate over the job's statuses, the last of which is terminal; errors as :meth:`iriscw.Job.watch`."""
-        return _iterate(self._loop, self._job.watch())
+        return iterated(self._loop, self._job.watch())
 
     def wait(self, timeout_s: float | None = None) -> JobStatus:
         """Wait at most ``timeout_s`` seconds for the job's end; errors as :meth:`iriscw.Job.wait`."""
@@ -243,7 +121,7 @@ class Job:
         self, *, follow: bool = False, task: int | None = None, attempt: int | None = None, tail: int = 0
     ) -> Iterator[LogLine]:
         """Iterate over the lines that the tasks have written; arguments and errors as :meth:`iriscw.Job.logs`."""
-        return _iterate(self._loop, self._job.logs(follow=follow, task=task, attempt=attempt, tail=tail))
+        return iterated(self._loop, self._job.logs(follow=follow, task=task, attempt=attempt, tail=tail))
 
     def exec(
         self,
@@ -276,7 +154,7 @@ class Job:
 class Client:
     """:class:`iriscw.Client` for scripts. Made by :func:`connect` or a :class:`Cluster`."""
 
-    def __init__(self, loop: _Loop, client: _client.Client) -> None:
+    def __init__(self, loop: ClientLoop, client: _client.Client) -> None:
         self._loop = loop
         self._client = client
 
@@ -339,6 +217,86 @@ class Client:
             )
         )
         return Job(self._loop, made)
+
+    def create_actor(
+        self,
+        kind: type[T],
+        *args: Any,
+        name: str,
+        resources: Resources | None = None,
+        environment: Mapping[str, str] | None = None,
+        constraints: Constraints = (),
+        priority: str = "interactive",
+        scheduling_timeout: float | None = None,
+        max_restarts: int = 0,
+        concurrency: int = 1,
+        bundle: str | os.PathLike[str] | None = None,
+        image: str = "",
+        detached: bool = False,
+        **kwargs: Any,
+    ) -> BlockingActorHandle[T]:
+        """Create a hosted actor; arguments and errors as :meth:`iriscw.Client.create_actor`."""
+        return BlockingActorHandle(
+            self._loop.call(
+                lambda: self._client.create_actor(
+                    kind,
+                    *args,
+                    name=name,
+                    resources=resources,
+                    environment=environment,
+                    constraints=constraints,
+                    priority=priority,
+                    scheduling_timeout=scheduling_timeout,
+                    max_restarts=max_restarts,
+                    concurrency=concurrency,
+                    bundle=bundle,
+                    image=image,
+                    detached=detached,
+                    **kwargs,
+                )
+            )
+        )
+
+    def create_actor_group(
+        self,
+        kind: type[T],
+        *args: Any,
+        name: str,
+        count: int,
+        resources: Resources | None = None,
+        environment: Mapping[str, str] | None = None,
+        constraints: Constraints = (),
+        priority: str = "interactive",
+        scheduling_timeout: float | None = None,
+        max_restarts: int = 0,
+        concurrency: int = 1,
+        bundle: str | os.PathLike[str] | None = None,
+        image: str = "",
+        detached: bool = False,
+        **kwargs: Any,
+    ) -> BlockingActorGroup[T]:
+        """Create hosted actors; arguments and errors as :meth:`iriscw.Client.create_actor_group`."""
+        return BlockingActorGroup(
+            self._loop.call(
+                lambda: self._client.create_actor_group(
+                    kind,
+                    *args,
+                    name=name,
+                    count=count,
+                    resources=resources,
+                    environment=environment,
+                    constraints=constraints,
+                    priority=priority,
+                    scheduling_timeout=scheduling_timeout,
+                    max_restarts=max_restarts,
+                    concurrency=concurrency,
+                    bundle=bundle,
+                    image=image,
+                    detached=detached,
+                    **kwargs,
+                )
+            )
+        )
 
     def job(self, job: Job | str) -> Job:
         """Find a job by its id or its name; errors as :meth:`iriscw.Client.job`."""
@@ -535,7 +493,7 @@ def connect_kubernetes(
 @contextmanager
 def _connected(connecting: AbstractAsyncContextManager[_client.Client], address: str | None = None) -> Iterator[Client]:
     _cluster.check_thread(address)
-    with _block(connecting) as (loop, made):
+    with on_a_loop(connecting) as (loop, made):
         yield Client(loop, made)
 
 
@@ -545,7 +503,7 @@ class Cluster:
     def __init__(self, made: AbstractAsyncContextManager[_cluster.Cluster]) -> None:
         self._made = made
         self._stack = ExitStack()
-        self._loop: _Loop | None = None
+        self._loop: ClientLoop | None = None
         self._cluster: _cluster.Cluster | None = None
 
     @classmethod
@@ -599,7 +557,7 @@ class Cluster:
     def __enter__(self) -> Self:
         """Start the cluster; errors as :class:`iriscw.Cluster`."""
         with ExitStack() as stack:
-            self._loop, self._cluster = stack.enter_context(_block(self._made))
+            self._loop, self._cluster = stack.enter_context(on_a_loop(self._made))
             self._stack = stack.pop_all()
         return self
 
@@ -642,3 +600,7 @@ class Cluster:
         running = self._running()
         assert self._loop is not None
         return self._loop.call(running.statistics)
+
+
+for _each in (BlockingActorGroup, BlockingActorHandle, BlockingActorMethod):
+    _each.__module__ = __name__  # they are shown as users import them

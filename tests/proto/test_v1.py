@@ -233,6 +233,7 @@ def test_services():
         "ListNodeCheckpoints": "UNARY_STREAM",
         "WatchOrder": "UNARY_STREAM",
         "WatchEndpoints": "UNARY_STREAM",
+        "WatchHostedActor": "UNARY_STREAM",
     }
     unary = [
         "SubmitJob",

@@ -13,6 +13,7 @@ from iriscw._errors import InvalidArgument
 from iriscw.client import nodes as at_nodes, suspending, wire
 from iriscw.client.calls import INSPECTION, MethodCalls
 from iriscw.client.contact import Keeper
+from iriscw.client.creating import ActorCreation
 from iriscw.client.discovery import ControllerEndpoint, authority_of, discover, is_network_trusted
 from iriscw.client.errors import NotConnected
 from iriscw.client.job import PAGE, Job
@@ -66,7 +67,7 @@ from iriscw.rpc.tokens import Secret
 Value = TypeVar("Value")
 
 
-class Client:
+class Client(ActorCreation):
     """Talks to one controller. Made by :func:`iriscw.connect` or a :class:`iriscw.Cluster`.
 
     One client serves any number of tasks of an event loop at the same time.
@@ -673,4 +674,8 @@ async def connected_to(found: ControllerEndpoint, *, refused_s: float | None = N
     tls, trusted = authority_of(found.address, found.authority), is_network_trusted()
     channel = RpcChannel(found.address, found.token, tls=tls, server_name=found.server_name, insecure_plaintext=trusted)
     async with channel:
-        yield Client(channel, job_id=found.job_id, keeper=found.keeper, refused_s=refused_s)
+        client = Client(channel, job_id=found.job_id, keeper=found.keeper, refused_s=refused_s)
+        try:
+            yield client
+        finally:
+            client.close_calls()

@@ -201,7 +201,7 @@ def _entrypoint(
         )
     if not callable(entrypoint):
         raise InvalidJob(f"entrypoint: {entrypoint!r:.64} is not callable; for a program use iriscw.Command([...])")
-    _check_call(entrypoint, args, kwargs)
+    check_call(entrypoint, args, kwargs)
     _check_useful(entrypoint)
     with own_code_by_value(entrypoint):
         payload = make_payload(entrypoint, args, kwargs)
@@ -233,7 +233,7 @@ def _check_useful(function: Callable[..., Any]) -> None:
             )
 
 
-def _check_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def check_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Refuse arguments that the callable cannot take: a slip in an option of ``submit`` ends up among them.
 
     What wraps another callable is asked itself: it may give it arguments of its own.

@@ -38,6 +38,8 @@ _WORKER_PREFIX = "iww1"
 _WORKER_DOMAIN = b"iriscw worker token 1\0"
 _AGENT_PREFIX = "iwa1"
 _AGENT_DOMAIN = b"iriscw agent token 1\0"
+_CALL_PREFIX = "iwc1"
+_CALL_DOMAIN = b"iriscw call capability 1\0"
 
 
 @attrs.frozen
@@ -77,6 +79,7 @@ class ControllerTokens:
     def __init__(self, cluster_secret: Secret, admins: Iterable[Secret], metrics: Secret | None = None) -> None:
         self._workers = SignedNames(cluster_secret, _WORKER_PREFIX, _WORKER_DOMAIN)
         self._agents = SignedNames(cluster_secret, _AGENT_PREFIX, _AGENT_DOMAIN)
+        self._calls = SignedNames(cluster_secret, _CALL_PREFIX, _CALL_DOMAIN)
         self._cluster = ClusterTokens(cluster_secret, admins=admins, metrics=() if metrics is None else (metrics,))
         self.told = {} if metrics is None else {METRICS_VARIABLE: digest_of(metrics)}
         """What workers are told of the token for metrics, in their environment: how to know it, and not what it is."""
@@ -104,6 +107,15 @@ class ControllerTokens:
     def job_token(self, job_id: str, attempt_uid: str) -> Secret:
         """Derive the token of one attempt; see :meth:`ClusterTokens.job_token`."""
         return self._cluster.job_token(job_id, attempt_uid)
+
+    def call_capability(self, job_uid: str) -> Secret:
+        """Sign what lets a caller of a hosted actor in; see :mod:`iriscw.controller.doors.hosted`."""
+        return self._calls.token(job_uid)
+
+    def callable_job(self, capability: str) -> str:
+        """Return the uid of the job whose actor a capability is for; empty: nobody here has signed it."""
+        names = self._calls.names(capability)
+        return "" if names is None else names[0]
 
     def authenticate(self, token: str) -> Principal | None:
         """Say who holds ``token``, or None."""

@@ -39,6 +39,7 @@ MAX_NAME_BYTES = 256
 
 _JOB_PREFIX = "iwj1"
 _JOB_DOMAIN = b"iriscw job token 1\0"
+_CALL_DOMAIN = b"iriscw hosted calls 1\0"
 
 
 class Secret:
@@ -126,6 +127,14 @@ def mint_token() -> Secret:
 def digest_of(token: Secret) -> str:
     """Return the SHA-256 of a token, in hex: who has it knows the token when it is shown, and cannot show it."""
     return hashlib.sha256(token.reveal().encode()).hexdigest()
+
+
+def call_key(token: Secret) -> bytes:
+    """Derive from an attempt's token what proves to its hosted actor that one may call it: 32 bytes.
+
+    Whoever has it cannot speak for the attempt to the controller.
+    """
+    return hmac.digest(token.reveal().encode(), _CALL_DOMAIN, "sha256")
 
 
 def has_digest(token: str, digest: str) -> bool:

@@ -51,6 +51,10 @@ CLUSTER_RULES: MethodRules = {
     "GetClusterStatus": MethodRule(roles=_ADMINS, does="ask how the cluster is"),
 }
 
+HOSTED_RULES: MethodRules = {
+    "WatchHostedActor": MethodRule(roles=_CLIENTS, does="call hosted actors"),
+}
+
 COMMAND_RULES: MethodRules = {
     # As a submission's command: 128 KiB in words of which there may be thousands.
     "ExecTask": MethodRule(

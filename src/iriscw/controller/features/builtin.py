@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from iriscw.controller.feature import Feature
 from iriscw.controller.features.commands import COMMANDS
 from iriscw.controller.features.fleet import fleet_feature
+from iriscw.controller.features.hosted import HOSTED
 from iriscw.controller.features.inspection import INSPECTION
 from iriscw.controller.features.jobs import jobs_feature
 from iriscw.controller.features.nodes import NODES
@@ -24,4 +25,4 @@ def builtin_features(
         limits: how many jobs and tasks are taken and kept.
         confirm: returns if nobody else has taken the journal over up to now.
     """
-    return (fleet_feature(policy), jobs_feature(limits, confirm), NODES, COMMANDS, INSPECTION)
+    return (fleet_feature(policy), jobs_feature(limits, confirm), NODES, COMMANDS, HOSTED, INSPECTION)

@@ -93,6 +93,7 @@ __all__ = (
     "HeartbeatAck",
     "Hello",
     "HookKind",
+    "HostedActorUpdate",
     "InspectionServiceBase",
     "InspectionServiceStub",
     "JobCount",
@@ -203,6 +204,7 @@ __all__ = (
     "TimeoutConfig",
     "VerifyCheckpointRequest",
     "WatchEndpointsRequest",
+    "WatchHostedActorRequest",
     "WatchJobRequest",
     "WatchOperationRequest",
     "WatchOrderRequest",
@@ -2907,6 +2909,45 @@ default_message_pool.register_message("iriscw.v1", "Hello", Hello)
 
 
 @dataclass(eq=False, repr=False)
+class HostedActorUpdate(betterproto2.Message):
+    """
+    Where a hosted actor is now. The first one comes at once.
+    """
+
+    capability: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Whoever has it may watch the actor, and so call it.
+    """
+
+    attempt_uid: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Empty while the actor is reached nowhere.
+    """
+
+    host: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    port: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
+
+    call_key: "bytes" = betterproto2.field(5, betterproto2.TYPE_BYTES)
+    """
+    Of this attempt; the actor derives the same from its token.
+    """
+
+    over: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+    """
+    The actor's job is over: it is never reached again. The last update.
+    """
+
+    reason: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+    """
+    Why it is over, or not reached yet.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "HostedActorUpdate", HostedActorUpdate)
+
+
+@dataclass(eq=False, repr=False)
 class JobCount(betterproto2.Message):
     state: "JobState" = betterproto2.field(1, betterproto2.TYPE_ENUM, default_factory=lambda: JobState(0))
 
@@ -4868,6 +4909,24 @@ default_message_pool.register_message("iriscw.v1", "WatchEndpointsRequest", Watc
 
 
 @dataclass(eq=False, repr=False)
+class WatchHostedActorRequest(betterproto2.Message):
+    job: "JobRef | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+
+    capability: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    What an update had as `capability`: lets a task in that the job is no kin of. Empty: the caller may see the job.
+    """
+
+    follow: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    Go on until the job's end; otherwise end with what there is.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "WatchHostedActorRequest", WatchHostedActorRequest)
+
+
+@dataclass(eq=False, repr=False)
 class WatchJobRequest(betterproto2.Message):
     job: "JobRef | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
@@ -5157,6 +5216,28 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
             "/iriscw.v1.ControllerService/WatchEndpoints",
             message,
             EndpointsUpdate,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
+    async def watch_hosted_actor(
+        self,
+        message: "WatchHostedActorRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[HostedActorUpdate]":
+        """
+        Where the hosted actor of a job is reached, and what proves to it that one may call it.
+        """
+
+        async for response in self._unary_stream(
+            "/iriscw.v1.ControllerService/WatchHostedActor",
+            message,
+            HostedActorUpdate,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -6103,6 +6184,14 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
         yield EndpointsUpdate()
 
+    async def watch_hosted_actor(self, message: "WatchHostedActorRequest") -> "AsyncIterator[HostedActorUpdate]":
+        """
+        Where the hosted actor of a job is reached, and what proves to it that one may call it.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield HostedActorUpdate()
+
     async def fetch_logs(self, message: "FetchLogsRequest") -> "AsyncIterator[LogBatch]":
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -6293,6 +6382,17 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         assert request is not None
         await self._call_rpc_handler_server_stream(
             self.watch_endpoints,
+            stream,
+            request,
+        )
+
+    async def __rpc_watch_hosted_actor(
+        self, stream: "grpclib.server.Stream[WatchHostedActorRequest, HostedActorUpdate]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        await self._call_rpc_handler_server_stream(
+            self.watch_hosted_actor,
             stream,
             request,
         )
@@ -6492,6 +6592,12 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_STREAM,
                 WatchEndpointsRequest,
                 EndpointsUpdate,
+            ),
+            "/iriscw.v1.ControllerService/WatchHostedActor": grpclib.const.Handler(
+                self.__rpc_watch_hosted_actor,
+                grpclib.const.Cardinality.UNARY_STREAM,
+                WatchHostedActorRequest,
+                HostedActorUpdate,
             ),
             "/iriscw.v1.ControllerService/FetchLogs": grpclib.const.Handler(
                 self.__rpc_fetch_logs,

@@ -1,0 +1,321 @@
+"""Handles of hosted actors: what users hold, call, and send to each other."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import AsyncExitStack
+from difflib import get_close_matches
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
+
+import attrs
+
+from iriscw.client.hosted import ActorCalls, ActorId, HostedCalls, OwnCode
+from iriscw.client.submission import is_own_file, own_code_by_value
+from iriscw.hosted.errors import InvalidActor, NoSuchMethod
+from iriscw.task.context import InsideLoop, NotInTask, context
+
+T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
+
+OWN_NAMES: Final = ("job_id", "method", "name", "wait_ready")
+"""Of a handle: no actor can have methods that are called so."""
+
+MAX_CONCURRENCY: Final = 256
+
+
+class ActorFuture(Generic[R]):
+    """A call that was made: await it, or ask for its :meth:`result` where no event loop runs."""
+
+    def __init__(self, inner: asyncio.Task[R] | concurrent.futures.Future[R]) -> None:
+        self._inner = inner
+
+    def __await__(self) -> Generator[Any, None, R]:
+        """Wait for the call's value; raises what the call raises."""
+        inner = self._inner
+        return (asyncio.wrap_future(inner) if isinstance(inner, concurrent.futures.Future) else inner).__await__()
+
+    def result(self, timeout_s: float | None = None) -> R:
+        """Wait for the call's value in a thread without an event loop; raises what the call raises.
+
+        Args:
+            timeout_s: seconds; None waits for ever. The call goes on.
+
+        Raises:
+            TimeoutError: it is not answered in time.
+            InsideLoop: an event loop runs here, which this would hold up.
+        """
+        if not self._inner.done() and _running_loop() is not None:
+            raise InsideLoop("result() would hold up the event loop that runs here: await the future")
+        if isinstance(self._inner, asyncio.Task):
+            return self._inner.result()
+        return self._inner.result(timeout_s)
+
+    def done(self) -> bool:
+        """Whether it is answered."""
+        return self._inner.done()
+
+    def cancel(self) -> bool:
+        """Take the call back: one that has not begun never will, and an ``async`` method is cancelled."""
+        return self._inner.cancel()
+
+
+@attrs.frozen
+class ActorMethod(Generic[P, R]):
+    """A method of a hosted actor: ``await handle.method(x)``."""
+
+    _handle: ActorHandle[Any]
+    name: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Call it, and wait for its value; raises what it raises, and as :class:`ActorHandle` says."""
+        return self._handle._awaited(self.name, args, kwargs)
+
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R]:
+        """Call it, and go on: the future has its value. Works in any thread."""
+        return self._handle._begun(self.name, args, kwargs)
+
+    def tell(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[None]:
+        """Call it without waiting for what it gives; the future is done when the call waits in the actor's mailbox.
+
+        What the method raises stands in the actor's log.
+        """
+        return self._handle._begun(self.name, args, kwargs, tell=True)
+
+
+class ActorHandle(Generic[T]):
+    """A hosted actor, for whoever calls it. Made by :meth:`iriscw.Client.create_actor`.
+
+    Its public methods are the actor's: ``await handle.add(5)``, ``handle.add.remote(5)`` for a future,
+    ``handle.add.tell(5)``. For a type checker: ``await handle.method(Counter.add)(5)``. A handle can be pickled, and
+    whoever has it may call the actor.
+
+    A call waits until the actor is there. It is sent once at most. It raises what the method raised, with the actor's
+    traceback as the cause, and:
+
+    * ``ActorOver``: the actor's job is over.
+    * ``CallLost``: the connection broke after it was sent; it may have run.
+    * ``NotPicklable``, ``CallTooLarge``: an argument, or the value, cannot travel.
+    * ``CallFailed``: what the method raised cannot be raised here.
+    * ``PythonDiffers``: the actor runs another version of Python.
+    * ``ClientClosed``: the client that the handle came from was closed.
+    * ``OperationError``: the controller cannot be reached for minutes.
+    """
+
+    def __init__(
+        self, ref: ActorId, methods: Sequence[str], home: HostedCalls | None, own_code: OwnCode | None
+    ) -> None:
+        self._ref = ref
+        self._methods = tuple(methods)
+        self._home = home
+        self._own_code = own_code
+
+    def __repr__(self) -> str:
+        return f"<iriscw.ActorHandle of {self._ref.name} ({self._ref.job_id})>"
+
+    def __eq__(self, other: object) -> bool:
+        return self._ref.job_uid == other._ref.job_uid if isinstance(other, ActorHandle) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._ref.job_uid)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        ref = self._ref
+        return _unpickled, (ref.job_id, ref.job_uid, ref.name, ref.capability, self._methods)
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *self._methods]
+
+    def __getattr__(self, name: str) -> ActorMethod[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in self._methods:
+            near = get_close_matches(name, self._methods, 1)
+            raise NoSuchMethod(f"{self._ref.name!r} has no method {name!r}{f'; is it {near[0]!r}?' if near else ''}")
+        return ActorMethod(self, name)
+
+    @property
+    def name(self) -> str:
+        """That of its job."""
+        return self._ref.name
+
+    @property
+    def job_id(self) -> str:
+        """The job that hosts it: its logs, its end and where it runs are that job's."""
+        return self._ref.job_id
+
+    @overload
+    def method(self, method: Callable[Concatenate[T, P], Coroutine[Any, Any, R]]) -> ActorMethod[P, R]: ...
+
+    @overload
+    def method(self, method: Callable[Concatenate[T, P], R]) -> ActorMethod[P, R]: ...
+
+    def method(self, method: Callable[..., Any]) -> ActorMethod[..., Any]:
+        """Return the method that a function of the actor's class is, with its types: ``handle.method(Counter.add)``.
+
+        Raises:
+            NoSuchMethod: the actor has none of this name.
+        """
+        found: ActorMethod[..., Any] = getattr(self, method.__name__)
+        return found
+
+    async def wait_ready(self) -> None:
+        """Wait until the object is made and takes calls; raises as a call."""
+        home = await self._found_home()
+        if asyncio.get_running_loop() is home.loop:
+            await self._calls(home).linked()
+        else:
+            await self._ready()
+
+    # Calls
+
+    async def _awaited(self, name: str, args: Any, kwargs: Any) -> Any:
+        home = await self._found_home()
+        if asyncio.get_running_loop() is home.loop:
+            return await self._calls(home).call(name, args, kwargs)
+        return await self._begun(name, args, kwargs)
+
+    def _begun(self, name: str, args: Any, kwargs: Any, *, tell: bool = False) -> ActorFuture[Any]:
+        return self._started(lambda calls: calls.call(name, args, kwargs, tell=tell))
+
+    def _ready(self) -> ActorFuture[Any]:
+        return self._started(lambda calls: calls.linked())
+
+    def _started(self, call: Callable[[ActorCalls], Coroutine[Any, Any, Any]]) -> ActorFuture[Any]:
+        """Make a call on the loop that the handle's client is on, whichever runs here."""
+        home = self._home if self._home is not None else _ambient()
+        calling = call(self._calls(home))
+        if _running_loop() is home.loop:
+            return ActorFuture(home.loop.create_task(calling))
+        return ActorFuture(asyncio.run_coroutine_threadsafe(calling, home.loop))
+
+    def _calls(self, home: HostedCalls) -> ActorCalls:
+        return home.of(self._ref, self._own_code)
+
+    async def _found_home(self) -> HostedCalls:
+        return self._home if self._home is not None else await asyncio.to_thread(_ambient)
+
+
+class ActorGroup(Generic[T]):
+    """Hosted actors of one class, each in a job of its own. Made by :meth:`iriscw.Client.create_actor_group`."""
+
+    def __init__(self, handles: Sequence[ActorHandle[T]]) -> None:
+        self.handles = tuple(handles)
+
+    def __len__(self) -> int:
+        return len(self.handles)
+
+    def __iter__(self) -> Iterator[ActorHandle[T]]:
+        return iter(self.handles)
+
+    def __getitem__(self, index: int) -> ActorHandle[T]:
+        return self.handles[index]
+
+    async def wait_ready(self) -> list[ActorHandle[T]]:
+        """Wait until all of them take calls, and return their handles; raises as a call of any."""
+        async with asyncio.TaskGroup() as tasks:
+            for handle in self.handles:
+                tasks.create_task(handle.wait_ready())
+        return [*self.handles]
+
+
+def _unpickled(job_id: str, job_uid: str, name: str, capability: str, methods: Sequence[str]) -> ActorHandle[Any]:
+    return ActorHandle(ActorId(job_id, job_uid, name, capability), methods, None, None)
+
+
+def methods_of(kind: type[Any]) -> tuple[str, ...]:
+    """Return the public methods of a class.
+
+    Raises:
+        InvalidActor: it is no class, has none, or one that is called as something of a handle's own.
+    """
+    if not isinstance(kind, type):
+        raise InvalidActor(f"{kind!r:.64} is not a class: a hosted actor is made of one")
+    names = [name for name, each in inspect.getmembers(kind) if callable(each) and not name.startswith("_")]
+    if not names:
+        raise InvalidActor(f"{kind.__qualname__} has no public methods: nobody could call it")
+    taken = [name for name in names if name in OWN_NAMES]
+    if taken:
+        raise InvalidActor(f"{kind.__qualname__}.{taken[0]}: a handle has a {taken[0]!r} of its own; call it otherwise")
+    yielding = [name for name in names if _yields(getattr(kind, name))]
+    if yielding:
+        raise InvalidActor(f"{kind.__qualname__}.{yielding[0]} yields: a method of a hosted actor returns its values")
+    return tuple(names)
+
+
+def _yields(method: object) -> bool:
+    return inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method)
+
+
+def own_code_of(kind: type[Any]) -> OwnCode | None:
+    """Return the block in which the code of a class travels by value; None: it is where iriscw is."""
+    module = sys.modules.get(kind.__module__)
+    return functools.partial(own_code_by_value, kind) if module is not None and is_own_file(module) else None
+
+
+def check_concurrency(concurrency: object) -> None:
+    """Refuse what is not a number of calls at once.
+
+    Raises:
+        InvalidActor: it is none.
+    """
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 0 < concurrency <= MAX_CONCURRENCY:
+        raise InvalidActor(f"concurrency: {concurrency!r:.64} is not a number from 1 to {MAX_CONCURRENCY}")
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+# Handles without a client: those that were unpickled. They are called by a client of the task's, or of the process's if
+# it is no task, on a loop in a thread of its own.
+
+
+class _Ambient:
+    """The loop behind such handles, and a client for each task in this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._homes: dict[str, HostedCalls] = {}
+        self._open = AsyncExitStack()
+
+    def home(self) -> HostedCalls:
+        """Return the calls of the task that runs here; blocks while a client is opened."""
+        try:
+            whose = context().attempt_uid
+        except NotInTask:
+            whose = ""
+        with self._lock:
+            found = self._homes.get(whose)
+            if found is None or found.closed:
+                if self._loop is None:
+                    self._loop = asyncio.new_event_loop()
+                    threading.Thread(target=self._loop.run_forever, name="iriscw handles", daemon=True).start()
+                found = asyncio.run_coroutine_threadsafe(self._opened(), self._loop).result()
+                self._homes[whose] = found
+            return found
+
+    async def _opened(self) -> HostedCalls:
+        from iriscw.client.client import connect
+
+        # Lasts as long as the process: whoever unpickled a handle may call at any time.
+        return (await self._open.enter_async_context(connect())).hosted_calls
+
+
+_HOMES: dict[int, _Ambient] = {}
+"""By process: a child that was forked begins anew."""
+
+
+def _ambient() -> HostedCalls:
+    return _HOMES.setdefault(os.getpid(), _Ambient()).home()

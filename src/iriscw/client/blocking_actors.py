@@ -1,0 +1,116 @@
+"""Handles of hosted actors for scripts without an event loop: the same names, without ``await``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+import attrs
+
+from iriscw.client.actors import ActorFuture, ActorGroup, ActorHandle, ActorMethod
+
+T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
+
+
+def _waited(future: ActorFuture[R]) -> R:
+    """Wait for a call; whoever is interrupted (Ctrl-C) takes it back."""
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+@attrs.frozen
+class BlockingActorMethod(Generic[P, R]):
+    """:class:`iriscw.ActorMethod` for scripts: ``handle.method(x)``."""
+
+    _method: ActorMethod[P, R]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call it, and wait for its value; errors as :class:`iriscw.ActorHandle` says."""
+        return _waited(self._method.remote(*args, **kwargs))
+
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R]:
+        """Call it, and go on: ``result()`` of the future has its value."""
+        return self._method.remote(*args, **kwargs)
+
+    def tell(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call it, and return when the call waits in the actor's mailbox; errors as :meth:`iriscw.ActorMethod.tell`."""
+        _waited(self._method.tell(*args, **kwargs))
+
+
+class BlockingActorHandle(Generic[T]):
+    """:class:`iriscw.ActorHandle` for scripts. It is sent to actors as :attr:`handle`, which it is pickled as."""
+
+    def __init__(self, handle: ActorHandle[T]) -> None:
+        self._handle = handle
+
+    def __repr__(self) -> str:
+        return repr(self._handle).replace("iriscw.", "iriscw.blocking.", 1)
+
+    def __eq__(self, other: object) -> bool:
+        return self._handle == other._handle if isinstance(other, BlockingActorHandle) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._handle)
+
+    def __reduce__(self) -> Any:
+        return self._handle.__reduce__()
+
+    def __dir__(self) -> list[str]:
+        return dir(self._handle)
+
+    def __getattr__(self, name: str) -> BlockingActorMethod[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return BlockingActorMethod(getattr(self._handle, name))
+
+    @property
+    def name(self) -> str:
+        """That of its job."""
+        return self._handle.name
+
+    @property
+    def job_id(self) -> str:
+        """The job that hosts it."""
+        return self._handle.job_id
+
+    @overload
+    def method(self, method: Callable[Concatenate[T, P], Coroutine[Any, Any, R]]) -> BlockingActorMethod[P, R]: ...
+
+    @overload
+    def method(self, method: Callable[Concatenate[T, P], R]) -> BlockingActorMethod[P, R]: ...
+
+    def method(self, method: Callable[..., Any]) -> BlockingActorMethod[..., Any]:
+        """Return a method with its types; errors as :meth:`iriscw.ActorHandle.method`."""
+        found: ActorMethod[..., Any] = self._handle.method(method)
+        return BlockingActorMethod(found)
+
+    def wait_ready(self) -> None:
+        """Wait until it takes calls; errors as :meth:`iriscw.ActorHandle.wait_ready`."""
+        _waited(self._handle._ready())
+
+
+class BlockingActorGroup(Generic[T]):
+    """:class:`iriscw.ActorGroup` for scripts."""
+
+    def __init__(self, group: ActorGroup[T]) -> None:
+        self.handles = tuple(BlockingActorHandle(each) for each in group)
+
+    def __len__(self) -> int:
+        return len(self.handles)
+
+    def __iter__(self) -> Iterator[BlockingActorHandle[T]]:
+        return iter(self.handles)
+
+    def __getitem__(self, index: int) -> BlockingActorHandle[T]:
+        return self.handles[index]
+
+    def wait_ready(self) -> list[BlockingActorHandle[T]]:
+        """Wait until all of them take calls; errors as :meth:`iriscw.ActorGroup.wait_ready`."""
+        for each in self.handles:
+            each.wait_ready()
+        return [*self.handles]

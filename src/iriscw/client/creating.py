@@ -1,0 +1,191 @@
+"""Creating hosted actors: what a client has of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import anyio
+
+from iriscw._errors import InvalidArgument, IriscwError
+from iriscw.client.actors import ActorGroup, ActorHandle, check_concurrency, methods_of, own_code_of
+from iriscw.client.arguments import check_count
+from iriscw.client.calls import MethodCalls
+from iriscw.client.hosted import ActorId, HostedCalls
+from iriscw.client.job import Job
+from iriscw.client.submission import Constraints, check_call
+from iriscw.hosted.model import ACTOR_PORT
+from iriscw.proto.iriscw.v1 import HostedActorUpdate, JobRef, WatchHostedActorRequest
+from iriscw.resources import Resources
+from iriscw.task.hosting import host_actor
+from iriscw.task.passing import passed_whole
+
+T = TypeVar("T")
+
+
+class ActorCreation:
+    """Of :class:`iriscw.Client`."""
+
+    _calls: MethodCalls
+    _hosted: HostedCalls | None = None
+
+    @abstractmethod
+    async def submit(self, *args: Any, **options: Any) -> Job:
+        """See :meth:`iriscw.Client.submit`."""
+
+    async def create_actor(
+        self,
+        kind: type[T],
+        *args: Any,
+        name: str,
+        resources: Resources | None = None,
+        environment: Mapping[str, str] | None = None,
+        constraints: Constraints = (),
+        priority: str = "interactive",
+        scheduling_timeout: float | None = None,
+        max_restarts: int = 0,
+        concurrency: int = 1,
+        bundle: str | os.PathLike[str] | None = None,
+        image: str = "",
+        detached: bool = False,
+        **kwargs: Any,
+    ) -> ActorHandle[T]:
+        """Have ``kind(*args, **kwargs)`` made in a job of its own, and its public methods called from anywhere.
+
+        Returns when the journal has the job; calls wait until the object is there. It lives until its job ends:
+        ``client.job(handle.job_id)`` has ``terminate()``. Created in a task, it ends with that task's job unless it is
+        ``detached``.
+
+        Args:
+            kind: a class. Methods without an underscore can be called, ``async`` ones too.
+            args: for the class.
+            name: of the job; unique among those that have not ended.
+            resources: of the job's one task; 1 CPU and 1 GiB if None.
+            environment: variables of the task, as :meth:`submit`.
+            constraints: which workers will do, as :meth:`submit`.
+            priority: ``production``, ``interactive`` or ``batch``.
+            scheduling_timeout: seconds that it may wait for a worker.
+            max_restarts: how often it may be made anew after its process failed; it begins with nothing. What is lost
+                to the infrastructure does not count.
+            concurrency: how many calls run at once. With 1 all but ``async`` methods run in one and the same thread.
+            bundle: a folder whose files it finds in its working folder.
+            image: what it runs in, as :meth:`submit`.
+            detached: go on when the job ends whose task creates it.
+            kwargs: for the class.
+
+        Raises:
+            InvalidActor: it is no class, or none that can be called from elsewhere.
+            NotPicklable, PayloadTooLarge: the class or an argument cannot travel.
+            InvalidArgument, JobExists, ParentOver, OperationError: as :meth:`submit`.
+        """
+        methods, own_code = methods_of(kind), own_code_of(kind)
+        check_concurrency(concurrency)
+        check_call(kind, args, kwargs)
+        job = await self.submit(
+            host_actor,
+            passed_whole((kind, args, kwargs), own_code),
+            concurrency,
+            name=name,
+            resources=resources,
+            environment=environment,
+            ports=[ACTOR_PORT],
+            constraints=constraints,
+            priority=priority,
+            scheduling_timeout=scheduling_timeout,
+            max_retries_failure=max_restarts,
+            bundle=bundle,
+            image=image,
+            detached=detached,
+        )
+        request = WatchHostedActorRequest(job=JobRef(job_id=job.id, job_uid=job.uid))
+        async with aclosing(self._calls.stream("WatchHostedActor", lambda: request, HostedActorUpdate)) as updates:
+            capability = (await anext(updates)).capability
+        return ActorHandle(ActorId(job.id, job.uid, job.name, capability), methods, self.hosted_calls, own_code)
+
+    async def create_actor_group(
+        self,
+        kind: type[T],
+        *args: Any,
+        name: str,
+        count: int,
+        resources: Resources | None = None,
+        environment: Mapping[str, str] | None = None,
+        constraints: Constraints = (),
+        priority: str = "interactive",
+        scheduling_timeout: float | None = None,
+        max_restarts: int = 0,
+        concurrency: int = 1,
+        bundle: str | os.PathLike[str] | None = None,
+        image: str = "",
+        detached: bool = False,
+        **kwargs: Any,
+    ) -> ActorGroup[T]:
+        """Have ``count`` hosted actors made, each in a job of its own: ``name-0`` and so on.
+
+        Args:
+            kind: a class.
+            args: for each.
+            name: how the names of their jobs begin.
+            count: how many.
+            resources: of each; as the following ones, see :meth:`create_actor`.
+            environment: of each.
+            constraints: of each.
+            priority: of each.
+            scheduling_timeout: of each.
+            max_restarts: of each.
+            concurrency: of each.
+            bundle: of each.
+            image: of each.
+            detached: of each.
+            kwargs: for the class.
+
+        Raises:
+            InvalidArgument: ``count`` is not a number from 1 on.
+            IriscwError: as :meth:`create_actor`; those that were made already are ended, as far as the caller may.
+        """
+        check_count("count", count)
+        if not count:
+            raise InvalidArgument("count: a group has one actor at least")
+        made: list[ActorHandle[T]] = []
+        try:
+            for number in range(count):
+                made += [
+                    await self.create_actor(
+                        kind,
+                        *args,
+                        name=f"{name}-{number}",
+                        resources=resources,
+                        environment=environment,
+                        constraints=constraints,
+                        priority=priority,
+                        scheduling_timeout=scheduling_timeout,
+                        max_restarts=max_restarts,
+                        concurrency=concurrency,
+                        bundle=bundle,
+                        image=image,
+                        detached=detached,
+                        **kwargs,
+                    )
+                ]
+        except BaseException:
+            with anyio.CancelScope(shield=True), contextlib.suppress(IriscwError):
+                for each in made:
+                    await Job(self._calls, each.job_id, "", each.name).terminate("its group was not made")
+            raise
+        return ActorGroup(made)
+
+    @property
+    def hosted_calls(self) -> HostedCalls:
+        """What makes the calls of this client's handles. Not for users."""
+        if self._hosted is None:
+            self._hosted = HostedCalls(self._calls)
+        return self._hosted
+
+    def close_calls(self) -> None:
+        """End the connections to hosted actors. Not for users: the end of the block does it."""
+        if self._hosted is not None:
+            self._hosted.close()

@@ -1,0 +1,57 @@
+"""What callers of hosted actors can be told."""
+
+from __future__ import annotations
+
+from iriscw._errors import InvalidArgument, OperationError, UsageError
+
+
+class NotHosted(UsageError):
+    """The job hosts no actor: that takes one task with a port ``actor``."""
+
+
+class InvalidActor(InvalidArgument):
+    """What was given cannot be a hosted actor; the text says why."""
+
+
+class NoSuchMethod(UsageError, AttributeError):
+    """The actor has no public method of this name."""
+
+
+class ActorOver(OperationError):
+    """The job of the actor is over: no call will ever reach it. The text has the reason, such as its traceback."""
+
+
+class CallLost(OperationError):
+    """The connection to the actor broke after a call was sent: it may have run, or not. It is not sent again."""
+
+
+class CallFailed(OperationError):
+    """The method raised what cannot be raised here: it could not be pickled, or would end this process.
+
+    Attributes:
+        error_type: the name of its class.
+    """
+
+    def __init__(self, text: str, *, error_type: str = "") -> None:
+        super().__init__(text)
+        self.error_type = error_type
+
+
+class CallTooLarge(UsageError):
+    """A call or a reply has more than 256 MiB: pass the name of a file or an object instead."""
+
+
+class CallRefused(OperationError):
+    """Who answers is not the actor, or does not take the caller for one who may call it."""
+
+
+class PythonDiffers(CallRefused):
+    """The actor runs another version of Python: what one pickles the other may not read."""
+
+
+class RemoteTraceback(Exception):
+    """The traceback of an error in the actor's process, as text: the cause of the error that is raised here."""
+
+    def __str__(self) -> str:
+        """Begin on a line of its own, as tracebacks do."""
+        return "\n" + super().__str__()

@@ -1,0 +1,31 @@
+"""What callers of hosted actors and the process that hosts one agree on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+ACTOR_PORT: Final = "actor"
+"""The port at which a job serves its actor."""
+
+MAX_CALL_BYTES: Final = 256 << 20
+"""Of one call, or of one reply: more belongs into a file or an object of which the argument is the name."""
+
+MAX_PARTS: Final = 1024
+"""Of one frame: what was pickled, and the buffers that travel beside it."""
+
+WINDOW: Final = 256
+"""Calls of one caller that have not been answered. The next one waits: this is what bounds an actor's mailbox."""
+
+MAX_METHOD_CHARS: Final = 256
+
+
+@attrs.frozen
+class ActorPlace:
+    """Where the attempt of an actor's job is reached."""
+
+    attempt_uid: str
+    host: str
+    port: int
+    call_key: bytes = attrs.field(repr=False)
