@@ -1,13 +1,21 @@
 """Hosted actors on a cluster of this machine: each is a job, and its process is another one."""
 
 import os
+import pickle
 import signal
+import sys
+from pathlib import Path
 
 import anyio
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))  # for kill_cluster
+
+from kill_cluster import ControllerProcess
+
 import iriscw
 from iriscw import Resources
+from iriscw.client.actors import ActorHandle
 from iriscw.client.hosted import ActorId
 from iriscw.errors import ActorOver, CallLost, InvalidActor, NoSuchMethod, NotHosted, PermissionDenied
 from raised import that
@@ -107,3 +115,28 @@ async def test_who_may_call(cluster):
                 await type(calls)(calls.calls).of(ref).call("add", (1,), {})
         with pytest.raises(InvalidActor):
             await client.create_actor(Account(1), name="object", resources=SMALL)
+
+
+@pytest.mark.slow
+async def test_calls_go_on_without_the_controller(tmp_path):
+    """Who is connected needs it no more; after its restart an actor is found where it was."""
+    controller = ControllerProcess(tmp_path)
+    await controller.start()
+    try:
+        with anyio.fail_after(PATIENCE_S):
+            async with controller.client() as client:
+                handle = await client.create_actor(Account, 1, name="steady", resources=SMALL)
+                assert await handle.add(1) == 2
+                await controller.kill()
+                assert await handle.add(1) == 3
+                passed_on = pickle.dumps(handle)
+                await controller.start()
+            async with controller.client() as client:
+                found = pickle.loads(passed_on)
+                again = ActorHandle(found._ref, found._methods, client.hosted_calls, None)
+                assert await again.add(1) == 4
+    finally:
+        with anyio.CancelScope(shield=True):
+            await controller.kill()
+            async with controller.taken_over():
+                pass
