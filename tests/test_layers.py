@@ -63,7 +63,10 @@ VISIBLE = {
     "cluster": (*EDGE, "runtime", "journal", "config", "rpc", "client", "controller", "worker", *ANY_FEATURE),
     "blocking": ("client", "cluster", "kubernetes", "resources", "config", "fleet.policy", "cloud.drivers.loading"),
     "testing": (*EDGE, "runtime", "journal", "config", "rpc", "dialling", "proto", "worker", "task", *ANY_FEATURE),
-    "bench": (*EDGE, "runtime", "journal", "config", "rpc", "proto", "testing", "agent", "controller", *ANY_FEATURE),
+    "bench": (
+        *(*EDGE, "runtime", "journal", "config", "rpc", "proto", "testing", "agent", "controller"),
+        *("client.hosted", "task.hosting", *ANY_FEATURE),
+    ),
     "deploy": (*EDGE, "config", "rpc", *ANY_FEATURE),
     "kubernetes": ("client", "config", "deploy", "rpc", *ANY_FEATURE),
     "doctor": (*EDGE, "config", "deploy", *ANY_FEATURE),

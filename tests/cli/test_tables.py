@@ -9,7 +9,16 @@ from unittest.mock import AsyncMock
 import click
 import pytest
 
-from iriscw.bench import control_plane, freezing as bench_freezing, pools, repositories, runtime, simulation, whole
+from iriscw.bench import (
+    calls,
+    control_plane,
+    freezing as bench_freezing,
+    pools,
+    repositories,
+    runtime,
+    simulation,
+    whole,
+)
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import ArtifactCopy, ListedArtifact
 from iriscw.cli import at_agent, at_controller, at_here, attempts, doctor, measure, output, reference
@@ -190,6 +199,7 @@ LISTINGS = {
 """Commands with a table of what there is, and what to say beside their names."""
 
 BENCHES = {
+    "bench calls": calls,
     "bench control-plane": control_plane,
     "bench end-to-end": whole,
     "bench freeze": bench_freezing,

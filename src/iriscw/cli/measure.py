@@ -174,6 +174,25 @@ def bench_repository(*, quick: bool, rounds: int | None, form: str) -> None:
     _write(report, form, lambda: simulation_table(report["figures"], report["goals"]))
 
 
+@bench.command(name="calls")
+@click.option("--quick", is_flag=True, help="A tenth of the calls: seconds instead of minutes.")
+@click.option("--rounds", type=click.IntRange(min=1), default=None, help="How often each is done; default 5.")
+@format_option
+def bench_calls(*, quick: bool, rounds: int | None, form: str) -> None:
+    """Call a hosted actor in another process of this machine, beside xoscar.
+
+    A ratio is the peer's time by ours, of one round. Goals are for a machine with nothing else to do, so missing one
+    does not change the exit code.
+    """
+    from iriscw.bench import calls
+
+    with as_interrupts():  # processes have to be ended
+        report = calls.run(
+            lambda line: click.echo(line, err=True), rounds if rounds is not None else calls.ROUNDS, quick=quick
+        )
+    _write(report, form, lambda: simulation_table(report["figures"], report["goals"]))
+
+
 def figures_table(figures: Mapping[str, Sequence[Mapping[str, float]]], targets: Sequence[Mapping[str, float]]) -> str:
     """Write a table for each group of figures, a column for each size, with the targets in brackets."""
     tables = "\n".join(_group_table(name, rows, targets) for name, rows in figures.items())

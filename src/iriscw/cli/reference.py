@@ -83,6 +83,12 @@ RUN = {"seed": "int", "trace": "str", "simulated_s": "float", "steps": "int", "v
 """A run of the simulation."""
 
 REPORTS: dict[str, dict[str, str]] = {
+    "bench calls": {
+        "figures": FIGURES,
+        "goals": "Mapping[str, float]",
+        "rounds": "int",
+        "peers": "list[str]",
+    },
     "bench control-plane": {"figures": FIGURES, "targets": "list[Mapping[str, float]]", "rounds": "int"},
     "bench end-to-end": {"figures": FIGURES, "goals": "Mapping[str, float]"},
     "bench freeze": {"figures": FIGURES, "goals": "Mapping[str, float]", "rounds": "int"},
