@@ -14,6 +14,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE_ROOTS = (ROOT / "src", ROOT / "sims")
 
 
+_OURS: dict[ast.AST, None] = {}
+"""The trees of the sources that were parsed: a tree that a test plants needs none of them."""
+
+
 class Source(NamedTuple):
     """One module of ours: ``path`` is relative to the repository."""
 
@@ -45,6 +49,7 @@ def sources() -> list[Source]:
                     continue
                 text = path.read_text(encoding="utf-8")
                 found.append(Source(module, path.relative_to(ROOT), text, ast.parse(text, str(path))))
+                _OURS[found[-1].tree] = None
     assert len(found) > 10, "the checkout has more modules than this: the walk is broken"
     return found
 
@@ -54,16 +59,14 @@ def of_package() -> list[Source]:
     return [source for source in sources() if source.module.partition(".")[0] == "iriscw"]
 
 
-@functools.cache
-def _walked() -> dict[int, list[ast.AST]]:
-    with lasting():
-        return {id(source.tree): _walk(source.tree) for source in sources()}
-
-
 def nodes(tree: ast.AST) -> list[ast.AST]:
-    """Return all nodes of a tree, as :func:`ast.walk` does, and sooner; those of a source were found before."""
-    kept = _walked().get(id(tree)) if isinstance(tree, ast.Module) else None
-    return kept if kept is not None and kept[0] is tree else _walk(tree)
+    """Return all nodes of a tree, as :func:`ast.walk` does, and sooner; those of a source are found once."""
+    return _kept(tree) if tree in _OURS else _walk(tree)
+
+
+@functools.cache
+def _kept(tree: ast.AST) -> list[ast.AST]:
+    return _walk(tree)
 
 
 def _walk(tree: ast.AST) -> list[ast.AST]:

@@ -5,9 +5,8 @@ import os
 import hypothesis
 from hypothesis import settings
 
-FEW = 40
-"""The examples of a test that says nothing, each time tests run: other ones for each commit. The tests that notice nine
-of ten planted bugs (`tests/sims/mutants/judging.py`) have as many."""
+FEW = 25
+"""The examples of a test that says nothing, each time tests run: other ones for each commit."""
 
 USUAL = 100
 """What a soak tries a multiple of. A run of a test takes well below a second, or the test asks for fewer examples."""

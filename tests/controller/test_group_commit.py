@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.controller.stores.group_commit import GroupCommit
+from profiles import examples
 
 
 class Disk:
@@ -37,6 +38,7 @@ class Disk:
             told.append(item)
 
 
+@examples(15)
 @given(first=st.integers(1, 5), second=st.integers(0, 5))
 def test_what_comes_meanwhile_is_one_write(first: int, second: int) -> None:
     """All that come in one turn are written at once, in their order, and all that come while that is written."""

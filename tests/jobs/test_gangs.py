@@ -253,6 +253,7 @@ def test_a_crash_between_two_parts(steps):
     torn.check()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("steps", MOMENTS)
 @pytest.mark.parametrize(
     "who", ["/jobs/{}", *(pytest.param(each, marks=pytest.mark.slow) for each in ("/jobs/scheduler", "/jobs/links"))]

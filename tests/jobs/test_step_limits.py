@@ -130,6 +130,7 @@ def test_every_decision_is_a_step(monkeypatch, story, tasks):
     check(told(monkeypatch, story, tasks))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("slots", [4, 250])
 @pytest.mark.parametrize("story", STORIES)

@@ -337,6 +337,7 @@ if {identified}:
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("then", ["", "sys.stdout.write('{')", "import time; time.sleep(600)"])
 @pytest.mark.parametrize("identified", [True, False])
 async def test_a_supervisor_without_a_report(

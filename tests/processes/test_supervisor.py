@@ -102,7 +102,7 @@ async def test_a_renewed_lease_lets_it_live(tmp_path: Path, lease: LeaseFile) ->
     asked = program(tmp_path, code, lease=lease.path)
     running = await launch(asked)
     await until_text(asked.stdout, "up")
-    until_ns = shorten(lease, running, 5)
+    until_ns = shorten(lease, running, 3)
     await anyio.sleep(0.2)  # for it to be read
     renew(lease, NEVER_NS)
     await anyio.sleep((until_ns - time.monotonic_ns()) / SECOND + 0.5)

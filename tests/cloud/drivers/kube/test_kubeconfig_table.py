@@ -47,6 +47,7 @@ async def ours(noting, paths):
     return noting.outcome(before)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 async def test_as_kubectl_does(noting, name):
     """The same request comes, with the same credentials; or none, and where it differs somebody meant it to."""

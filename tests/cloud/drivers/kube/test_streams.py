@@ -144,8 +144,10 @@ async def test_who_is_silent_is_asked(monkeypatch):
             await opened.receive()
 
 
-async def test_who_does_not_read_holds_nobody_up_for_ever():
+async def test_who_does_not_read_holds_nobody_up_for_ever(monkeypatch):
     """Sending has a deadline."""
+    monkeypatch.setattr(streams, "CLOSE_S", 0.2)
+    monkeypatch.setattr(upgrades, "CLOSE_S", 0.2)
 
     async def deaf(_socket, request):
         request.transport.pause_reading()

@@ -294,6 +294,7 @@ ILL_WILL = {
 }
 
 
+@pytest.mark.sampled(3, by="will")
 @pytest.mark.parametrize("well", [True, False], ids=["only watches fail", "all fails"])
 @pytest.mark.parametrize("will", ILL_WILL)
 async def test_nobody_spins(will, well):
