@@ -27,10 +27,10 @@ class Counter:
         return other.add(more), other.add.remote(more).result(timeout=PATIENCE_S)
 
     def of_a_child(self, more):
-        """Create an actor, and call it."""
+        """Create an actor, call it, and return it with the ids of this job and of its job's parent."""
         with FrayIrisClient() as client:
             child = client.create_actor(Counter, name="child", resources=SMALL)
-            return child.add(more), context().job_id, client.iris.job(child.job_id).status().parent_job_id
+            return child.add(more), child, context().job_id, client.iris.job(child.job_id).status().parent_job_id
 
     def read(self, name):
         return Path(name).read_text()
@@ -49,8 +49,9 @@ def test_actors_call_and_create_each_other(tmp_path):
         two, three = group.wait_ready(timeout=PATIENCE_S)
         assert two.add_twice(one, 2) == (7, 9)
         assert one.read("file") == "words"
-        value, job, parent = three.of_a_child(3)
+        value, child, job, parent = three.of_a_child(3)
         assert (value, job) == (3, parent)
+        assert child.add(1) == 4
         assert {each.name for each in client.iris.jobs()} == {"one-0", "more-0", "more-1", "child-0"}
         group.shutdown()
         with pytest.raises(ActorOver):
