@@ -20,7 +20,15 @@ import iriscw._errors
 from raised import that
 
 ROOT = Path(__file__).resolve().parents[1]
-CANDIDATES = ("iriscw", "iriscw.errors", "iriscw.runtime", "iriscw.testing", "iriscw.blocking", "iriscw_sims")
+CANDIDATES = (
+    "iriscw",
+    "iriscw.errors",
+    "iriscw.runtime",
+    "iriscw.testing",
+    "iriscw.blocking",
+    "iriscw.fray",
+    "iriscw_sims",
+)
 
 
 def _package(name):

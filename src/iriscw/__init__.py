@@ -16,6 +16,7 @@ from iriscw._version import __version__ as __version__
 if TYPE_CHECKING:
     import iriscw.blocking as blocking
     import iriscw.errors as errors
+    import iriscw.fray as fray
     import iriscw.runtime as runtime
     import iriscw.testing as testing
     from iriscw._errors import (
@@ -131,6 +132,7 @@ __all__ = [
     "connect_kubernetes",
     "context",
     "errors",
+    "fray",
     "load_config",
     "runtime",
     "testing",
@@ -180,6 +182,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "context": "iriscw.task.context",
     "load_config": "iriscw.config.load",
     "errors": "iriscw.errors",
+    "fray": "iriscw.fray",
     "runtime": "iriscw.runtime",
     "testing": "iriscw.testing",
 }

@@ -67,8 +67,8 @@ LEAST_LEASE_S: Final = 10
 DESTROY_TIMEOUT_S: Final = 30.0
 """Processes that were killed are gone within a second; a machine that swaps takes longer."""
 
-_THREADS: Final[dict[str, tuple[int, int]]] = {}
-"""The clusters of this process by address: their process, of which this one may be a fork, and their thread."""
+_HERE: Final[dict[str, tuple[int, int, Secret]]] = {}
+"""The clusters of this process by address: their process, of which this one may be a fork, thread, and token."""
 
 
 def check_thread(address: str | None) -> None:
@@ -77,11 +77,17 @@ def check_thread(address: str | None) -> None:
     Raises:
         WrongLoop: a cluster there runs on an event loop of this thread.
     """
-    if address is not None and _THREADS.get(address) == (os.getpid(), threading.get_ident()):
+    if address is not None and address in _HERE and _HERE[address][:2] == (os.getpid(), threading.get_ident()):
         raise WrongLoop(
             f"the cluster at {address} runs on an event loop of this thread, which a blocking call would hold up:"
             " use cluster.client there, or call from another thread (asyncio.to_thread)"
         )
+
+
+def token_here(address: str) -> Secret | None:
+    """Return the token of the cluster of this process that has this address; None: there is none."""
+    pid, _, token = _HERE.get(address, (0, 0, None))
+    return token if pid == os.getpid() else None
 
 
 class ClusterNotRunning(UsageError):
@@ -255,8 +261,8 @@ class Cluster:
             authority=self._controller.trusted,
         )
         self._client = await stack.enter_async_context(connected_to(here))
-        _THREADS[here.address] = (os.getpid(), threading.get_ident())
-        stack.callback(_THREADS.pop, here.address, None)
+        _HERE[here.address] = (os.getpid(), threading.get_ident(), self._controller.admin_token)
+        stack.callback(_HERE.pop, here.address, None)
         stack.callback(self._forget)
 
     async def __aexit__(

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overloa
 
 import attrs
 
-from iriscw.client.hosted import ActorCalls, ActorId, HostedCalls, OwnCode
+from iriscw.client.hosted import HOME, ActorCalls, ActorId, HostedCalls, OwnCode
 from iriscw.client.submission import is_own_file, own_code_by_value
 from iriscw.hosted.errors import InvalidActor, NoSuchMethod
 from iriscw.task.context import InsideLoop, NotInTask, context
@@ -227,7 +227,7 @@ class ActorGroup(Generic[T]):
 
 
 def _unpickled(job_id: str, job_uid: str, name: str, capability: str, methods: Sequence[str]) -> ActorHandle[Any]:
-    return ActorHandle(ActorId(job_id, job_uid, name, capability), methods, None, None)
+    return ActorHandle(ActorId(job_id, job_uid, name, capability), methods, HOME.get(), None)
 
 
 def methods_of(kind: type[Any]) -> tuple[str, ...]:
@@ -277,8 +277,8 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-# Handles without a client: those that were unpickled. They are called by a client of the task's, or of the process's if
-# it is no task, on a loop in a thread of its own.
+# Handles without a client: those that were unpickled, but for those that an actor returned. They are called by a client
+# of the task's, or of the process's if it is no task, on a loop in a thread of its own.
 
 
 class _Ambient:

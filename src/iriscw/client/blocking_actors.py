@@ -43,7 +43,7 @@ class BlockingActorMethod(Generic[P, R]):
 
 
 class BlockingActorHandle(Generic[T]):
-    """:class:`iriscw.ActorHandle` for scripts. It is sent to actors as :attr:`handle`, which it is pickled as."""
+    """:class:`iriscw.ActorHandle` for scripts. An actor that is sent one gets an :class:`iriscw.ActorHandle`."""
 
     def __init__(self, handle: ActorHandle[T]) -> None:
         self._handle = handle

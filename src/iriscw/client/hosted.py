@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
+from contextvars import ContextVar
 from typing import Any, Final
 
 import attrs
@@ -36,6 +37,9 @@ TOLD_AFTER_S: Final = 30.0
 """Waiting for an actor is told once, as a warning."""
 
 OwnCode = Callable[[], AbstractContextManager[None]]
+
+HOME: Final[ContextVar[HostedCalls | None]] = ContextVar("iriscw.client.hosted.home", default=None)
+"""Whose answer is read: handles in it are called by the same client."""
 
 
 @attrs.frozen
@@ -95,8 +99,11 @@ def _failure(data: bytes) -> Exception:
 class ActorCalls:
     """Calls of one actor, on one event loop."""
 
-    def __init__(self, calls: MethodCalls, ref: ActorId, own_code: OwnCode | None) -> None:
+    def __init__(
+        self, calls: MethodCalls, ref: ActorId, own_code: OwnCode | None, home: HostedCalls | None = None
+    ) -> None:
         self._calls = calls
+        self._home = home
         self._ref = ref
         self._own_code = own_code
         self._link: _CallLink | None = None
@@ -135,7 +142,13 @@ class ActorCalls:
             if link.waiting.pop(number, None) is not None and kind is FrameKind.CALL:
                 link.send(FrameKind.CANCEL, number)
             raise
-        return None if kind is FrameKind.TELL else received(answer)
+        if kind is FrameKind.TELL:
+            return None
+        before = HOME.set(self._home)
+        try:
+            return received(answer)
+        finally:
+            HOME.reset(before)
 
     async def linked(self) -> _CallLink:
         """Return the connection; wait until there is one. Raises as :meth:`call`."""
@@ -257,7 +270,7 @@ class HostedCalls:
         """
         if self.closed or self._pid != os.getpid():
             raise ClientClosed("the client of this handle was closed, or this process was forked from its own")
-        return self._actors.setdefault(ref.job_uid, ActorCalls(self.calls, ref, own_code))
+        return self._actors.setdefault(ref.job_uid, ActorCalls(self.calls, ref, own_code, self))
 
     def close(self) -> None:
         """End all connections."""
