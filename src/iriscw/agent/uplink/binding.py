@@ -227,7 +227,7 @@ class ControllerLink:
 
     async def _thaw(self, plan: ThawPlan, repository: str) -> OrderEnd | None:
         """Begin a thaw, after what only the repository has was fetched; a withdrawal meanwhile undoes the fetch."""
-        if not await (await self._agent.tiers()).holding(plan.artifact):
+        if repository and not await (await self._agent.tiers()).holding(plan.artifact):
             self._check_repository(repository)
         with self._reads(plan.operation) as fetching:
             async with aclosing(fetched(self._agent, plan)) as views:

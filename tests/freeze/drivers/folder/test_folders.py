@@ -249,6 +249,51 @@ def test_a_link_in_the_place_of_its_name_is_not_followed(made, tmp_path, monkeyp
     assert not os.path.lexists(folder)
 
 
+@pytest.mark.parametrize("exchange", [True, False])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_that_comes_into_the_place_itself_does_not_stay(made, tmp_path, there, exchange, monkeypatch):
+    """After the last look at the name of what was unpacked: what was in the place is there again."""
+    folder, images = made
+    carried = packed(folder, images)
+    (folder / "carried.json").unlink()
+    (folder / LET_GO).touch()
+    if not there:
+        shutil.rmtree(folder)
+    before = seen(folder) if there else None
+    new, old = placing._beside(folder, "th-1")
+    step, late = ("_swap" if there else "_rename"), []
+    puts = getattr(placing, step)
+
+    def swapped(*words):
+        if not late:
+            late.append(new.rename(tmp_path / "aside"))
+            new.symlink_to(tmp_path / "aside")
+        puts(*words)
+
+    monkeypatch.setattr(placing, step, swapped)
+    if not exchange:
+        monkeypatch.setattr(placing, "_renameat2", cannot)
+    with pytest.raises(FolderInTheWay):
+        placing.place(carried, images, "th-1", never())
+    assert (seen(folder) if there else None) == before
+    assert (os.path.lexists(folder), new.is_symlink(), os.path.lexists(old)) == (there, True, False)
+
+
+def test_what_was_in_the_place_of_a_link_is_not_removed(made, tmp_path):
+    """A crash before that was noticed: the link goes, and what was there before comes back."""
+    folder, images = made
+    carried = packed(folder, images)
+    (folder / "carried.json").unlink()
+    before = seen(folder)
+    new, old = placing._beside(folder, "th-1")
+    folder.rename(old)
+    folder.symlink_to(tmp_path)
+    with pytest.raises(OSError):
+        placing.leave(carried, "th-1", Outcome.FAILED)
+    assert seen(folder) == before
+    assert new.is_symlink()
+
+
 @pytest.mark.parametrize(
     ("user", "folder_of", "kind", "mode"),
     [

@@ -133,6 +133,13 @@ def place(carried: CarriedFolder, images: Path, operation: str, stop: threading.
                 os.chown(top, carried.user, -1)
             if not os.path.samestat(os.fstat(top), os.lstat(new)):
                 raise FolderInTheWay(f"somebody put something else in the place of {new}")
+            if sight.standing is FolderStanding.ABSENT:
+                _rename(new, at)
+            else:
+                _swap(new, at, old)
+            if not _is(at, top):  # its name was taken between that look and this one
+                _put_back(at, new, old)
+                raise FolderInTheWay(f"somebody put something else in the place of {new}, and so of {at}")
         finally:
             os.close(top)
     except OSError as error:
@@ -141,11 +148,23 @@ def place(carried: CarriedFolder, images: Path, operation: str, stop: threading.
                 f"the file system of {at.parent} is full, and a folder of {carried.size_bytes} bytes is to be there"
             ) from error
         raise
-    if sight.standing is FolderStanding.ABSENT:
-        _rename(new, at)
-    else:
-        _swap(new, at, old)
     sync_folder(at.parent)
+
+
+def _is(at: Path, folder: int) -> bool:
+    """Whether a name is that of an open folder, and no link to it."""
+    try:
+        return os.path.samestat(os.fstat(folder), os.lstat(at))
+    except FileNotFoundError:
+        return False
+
+
+def _put_back(at: Path, new: Path, old: Path) -> None:
+    """Have in its place again what was there, and what somebody put there beside it."""
+    if os.path.lexists(old):
+        _swap(old, at, new) if os.path.lexists(at) else _rename(old, at)
+    elif os.path.lexists(at):
+        _rename(at, new)
 
 
 def leave(carried: CarriedFolder, operation: str, outcome: Outcome) -> None:
@@ -171,12 +190,19 @@ def leave(carried: CarriedFolder, operation: str, outcome: Outcome) -> None:
             _swap(old, at, new)
         elif placed:
             _rename(at, new)
-        elif not os.path.lexists(at) and os.path.lexists(old):
-            _rename(old, at)
+        elif os.path.lexists(old) and not _is_folder(at) and read_mark(old).operation != operation:
+            _put_back(at, new, old)
     if os.path.lexists(at.parent):
         sync_folder(at.parent)
     remove_tree(old)
     remove_tree(new)
+
+
+def _is_folder(at: Path) -> bool:
+    try:
+        return stat.S_ISDIR(at.lstat().st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def is_granted(folder: Path) -> bool:
