@@ -56,11 +56,14 @@ class StoreMisbehaves(OperationError):
     """A store does not do what it says, or what iriscw needs."""
 
 
-async def look_at_stores(controller: ControllerVmConfig, opener: Opener = open_store) -> list[Finding]:
-    """Try each store that the configuration names, one finding each."""
+async def look_at_stores(
+    controller: ControllerVmConfig, opener: Opener = open_store, *, repository: str = ""
+) -> list[Finding]:
+    """Try each store that the configuration names, the agents' ``repository`` too, one finding each."""
     named: dict[str, list[str]] = {}
-    for key in ("bundle_prefix", "replica_prefix"):
-        if url := getattr(controller, key):
+    said = {"bundle_prefix": controller.bundle_prefix, "replica_prefix": controller.replica_prefix}
+    for key, url in {**said, "agent.repository": repository}.items():
+        if url:
             named.setdefault(url, []).append(key)
     if not named:
         return [ok("storage", "none is configured: bundles are kept beside the journal")]

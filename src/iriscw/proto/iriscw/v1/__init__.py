@@ -9,6 +9,7 @@ __all__ = (
     "ActorStatus",
     "AgentConfig",
     "AgentHello",
+    "AgentKeysConfig",
     "AgentMessage",
     "AgentOrder",
     "AgentOrders",
@@ -16,6 +17,7 @@ __all__ = (
     "AgentRefused",
     "AgentReport",
     "AgentReportAck",
+    "AgentRetainConfig",
     "AgentServiceBase",
     "AgentServiceStub",
     "AgentWelcome",
@@ -1206,6 +1208,16 @@ class AgentConfig(betterproto2.Message):
 
     gpu_libraries: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
 
+    repository: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
+
+    storage_secret: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
+
+    repository_keys: "AgentKeysConfig | None" = betterproto2.field(12, betterproto2.TYPE_MESSAGE, optional=True)
+
+    accept_unprotected: "bool" = betterproto2.field(13, betterproto2.TYPE_BOOL)
+
+    retain: "AgentRetainConfig | None" = betterproto2.field(14, betterproto2.TYPE_MESSAGE, optional=True)
+
 
 default_message_pool.register_message("iriscw.v1", "AgentConfig", AgentConfig)
 
@@ -1239,6 +1251,26 @@ class AgentHello(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "AgentHello", AgentHello)
+
+
+@dataclass(eq=False, repr=False)
+class AgentKeysConfig(betterproto2.Message):
+    """
+    Keys for the agents' repository: which keys of one Secret they are.
+    """
+
+    secret: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    sign_with: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    trust: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    encrypt_with: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    decrypt_with: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("iriscw.v1", "AgentKeysConfig", AgentKeysConfig)
 
 
 @dataclass(eq=False, repr=False)
@@ -1384,6 +1416,26 @@ class AgentReportAck(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "AgentReportAck", AgentReportAck)
+
+
+@dataclass(eq=False, repr=False)
+class AgentRetainConfig(betterproto2.Message):
+    """
+    What an agent keeps of the checkpoints of its node. 0: no bound.
+    """
+
+    max_checkpoints: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
+
+    max_total_size_bytes: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    max_checkpoint_size_bytes: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+
+    max_age: "Duration | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
+
+    per: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("iriscw.v1", "AgentRetainConfig", AgentRetainConfig)
 
 
 @dataclass(eq=False, repr=False)
