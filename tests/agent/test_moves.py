@@ -24,6 +24,8 @@ from iriscw.agent.machine import this_machine
 from iriscw.agent.uplink.ledger import LEFT
 from iriscw.agent.uplink.messages import BeginOrder, Now, Past, StopOrder
 from iriscw.checkpoint.drivers import carrier as carrier_module
+from iriscw.checkpoint.drivers.archive import ExportedFile
+from iriscw.checkpoint.drivers.exporting import export
 from iriscw.checkpoint.drivers.loading import NoRepository
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.effects import CopyOver, DropSource, PublishCopy
@@ -117,6 +119,24 @@ def test_a_command_that_dies_is_taken_up(tmp_path, places, step, finished):
     assert places.whole() == (["disk"] if finished else ["ram"])
     assert places.debris() == []
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(("step", "finished"), [(CopyOver, False), (PublishCopy, True), (DropSource, True)])
+def test_an_import_that_dies_is_taken_up_without_its_file(tmp_path, places, step, finished):
+    """By the next command, which knows of no file; a repository that this machine has is none of its business."""
+    file, repository = tmp_path / "ck-1.tar", places.repository
+    anyio.run(export, places.tiers(), "ck-1", file, lambda progress: None)
+    places.tiers().folders["ram"].remove("ck-1")
+    places.repository = ExportedFile.open(file)
+    folder = left(tmp_path, places, step)
+    file.unlink()
+    places.repository = repository
+    (end,) = anyio.run(local_of(tmp_path, places).recover)
+    assert (end.outcome is Outcome.MOVED) == finished
+    assert places.whole() == (["disk"] if finished else [])
+    assert places.debris() == []
+    assert not folder.exists()
+    assert "remove" not in repository.asked
 
 
 def test_one_that_was_begun_elsewhere_waits(tmp_path, places, caplog):
