@@ -50,6 +50,7 @@ STEPS = {
     "leaving": "tells the application",
     "killing": "ends what came back",
     "copying": "copies and compares every byte",
+    "exporting": "writes the file, and compares every byte",
     "dropping": "lets it go from where it lay",
 }
 """What a phase does, for people."""
