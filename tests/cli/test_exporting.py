@@ -60,7 +60,9 @@ def test_it_goes_to_another_machine_in_a_file(machine, kept, tmp_path):
     assert code == 0
     assert (json.loads(out)["outcome"], json.loads(out)["tier"]) == ("imported", "disk")
     assert listed(machine, "a") == listed(machine, "b") == {"ck-1": ["disk"]}
-    assert machine("b", "verify", "ck-1")[0] == 0
+    code, out, _ = machine("b", "verify", "ck-1", "-o", "json")
+    sizes = [(each["tier"], each["size_bytes"], each["trouble"]) for each in json.loads(out)]
+    assert (code, sizes) == (0, [("disk", kept.manifest("ck-1").sealed.size_bytes, "")])
     assert machine("b", "import", str(file), "--tier", "disk")[0] == 0, "it is here already, and is compared"
 
 

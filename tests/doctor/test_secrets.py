@@ -172,6 +172,21 @@ def test_keys_of_a_repository_are_judged_as_an_agent_reads_them(thing, verdict):
     assert not [part for part in (KEY[:12], *private(SIGNER).splitlines()[1:2]) if part in f"{found}"]
 
 
+@pytest.mark.parametrize(
+    ("uses", "verdict"),
+    [
+        ({"trust": "trust"}, Health.WARNING),
+        ({"decrypt_with": "encrypt"}, Health.WARNING),
+        ({"sign_with": "sign"}, Health.OK),
+        ({"encrypt_with": "encrypt", "decrypt_with": "encrypt"}, Health.OK),
+    ],
+)
+def test_agents_that_could_store_nothing_are_named(uses, verdict):
+    """They fetch only what is signed, say, and have no key to sign with: that may be meant."""
+    installation = with_agent(repository="s3://b/p", repository_keys={"secret": "keys", **uses})
+    assert secrets.judge_keys(installation, keys_secret()).verdict is verdict
+
+
 async def test_the_agents_secrets_are_looked_up_too(objects, server):
     """Their keys, and credentials that are theirs alone."""
     put(server, "POST", "/api/v1/namespaces", {"metadata": {"name": "iris"}})

@@ -43,6 +43,10 @@ def judge_texts(check: str, uses: Mapping[str, str], data: Mapping[str, Any]) ->
         return wrong(check, str(error), HOW)
     except ProtectionExtraMissing as error:
         return warning(check, "whether its keys are such keys is not looked at", str(error))
+    for wants, has, use in ((found.trusted, found.signer, "sign"), (found.keys, found.own, "encrypt")):
+        if wants and has is None:  # a machine stores nothing that it would refuse to fetch
+            text = f"{_said(found)}; agents have no key to {use} with, and so store nothing"
+            return warning(check, text, f"name one of its keys as agent.repository_keys.{use}_with")
     return ok(check, _said(found))
 
 
