@@ -252,6 +252,7 @@ def test_services():
         "DeleteCheckpoint",
         "MoveCheckpoint",
         "VerifyCheckpoint",
+        "ListRepository",
         "CancelOrder",
         "GetAgentToken",
         "ForgetNode",

@@ -88,6 +88,8 @@ class Listing:
     policy: RetentionPolicy | None = None
     """Which of them are removed, too; with ``dry_run`` that is only said."""
     dry_run: bool = False
+    stored: bool = False
+    """Of a cluster: what repositories have, too."""
 
 
 class Backend(Protocol):

@@ -22,6 +22,7 @@ from iriscw.nodes.model import (
     FactKey,
     FreezeOrder,
     GpuRow,
+    ListOrder,
     MoveOrder,
     OperationRow,
     Order,
@@ -355,12 +356,16 @@ def _order(order: Order) -> v1.AgentOrder:
             checkpoint_id=thaw.checkpoint, force=thaw.force, numbers=numbers, gpus=dict(thaw.gpus)
         )
     elif order.remove is not None:
-        message.remove = v1.RemoveCheckpointRequest(checkpoint_id=order.remove.checkpoint)
+        message.remove = v1.RemoveCheckpointRequest(
+            checkpoint_id=order.remove.checkpoint, here_only=order.remove.here_only
+        )
     elif order.move is not None:
         move = order.move
         message.move = v1.MoveRequest(checkpoint_id=move.checkpoint, tier=move.target, keep=move.keep)
     elif order.verify is not None:
         message.verify = v1.OrderedVerify(checkpoint_id=order.verify.checkpoint)
+    elif order.listing is not None:
+        message.listing = v1.OrderedListing()
     return message
 
 
@@ -403,10 +408,12 @@ def _read_order(message: v1.AgentOrder) -> Order | None:
         gpus = _pairs(thaw.gpus)
         return Order(message.operation_id, thaw=ThawOrder(thaw.checkpoint_id, thaw.force, new_numbers, gpus))
     if message.remove is not None:
-        return Order(message.operation_id, remove=RemoveOrder(message.remove.checkpoint_id))
+        return Order(message.operation_id, remove=RemoveOrder(message.remove.checkpoint_id, message.remove.here_only))
     if message.move is not None:
         move = message.move
         return Order(message.operation_id, move=MoveOrder(move.checkpoint_id, move.tier, move.keep))
     if message.verify is not None:
         return Order(message.operation_id, verify=VerifyOrder(message.verify.checkpoint_id))
+    if message.listing is not None:
+        return Order(message.operation_id, listing=ListOrder())
     return None

@@ -115,6 +115,7 @@ __all__ = (
     "ListOperationsResponse",
     "ListPoolsRequest",
     "ListPoolsResponse",
+    "ListRepositoryRequest",
     "ListSlicesRequest",
     "ListSlicesResponse",
     "ListTasksRequest",
@@ -146,6 +147,7 @@ __all__ = (
     "OrderEnd",
     "OrderStatus",
     "OrderedFreeze",
+    "OrderedListing",
     "OrderedVerify",
     "PlatformConfig",
     "PluginPlatformConfig",
@@ -1317,6 +1319,8 @@ class AgentOrder(betterproto2.Message):
 
     verify: "OrderedVerify | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True, group="order")
 
+    listing: "OrderedListing | None" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, optional=True, group="order")
+
 
 default_message_pool.register_message("iriscw.v1", "AgentOrder", AgentOrder)
 
@@ -2363,6 +2367,11 @@ class DeleteCheckpointRequest(betterproto2.Message):
     Empty: the one that has it.
     """
 
+    here_only: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    What the repository of its agent has stays.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "DeleteCheckpointRequest", DeleteCheckpointRequest)
 
@@ -3166,6 +3175,11 @@ class ListNodeCheckpointsRequest(betterproto2.Message):
     Only those whose labels are so, in the forms that Kubernetes has: `model=a,version!=2`. Empty: all.
     """
 
+    stored_by: "list[str]" = betterproto2.field(4, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Nodes whose agents have listed their repositories: copies there are shown, too, in the tier "repository".
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "ListNodeCheckpointsRequest", ListNodeCheckpointsRequest)
 
@@ -3220,6 +3234,19 @@ class ListPoolsResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "ListPoolsResponse", ListPoolsResponse)
+
+
+@dataclass(eq=False, repr=False)
+class ListRepositoryRequest(betterproto2.Message):
+    idempotency_key: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    node: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Whose agent.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "ListRepositoryRequest", ListRepositoryRequest)
 
 
 @dataclass(eq=False, repr=False)
@@ -3735,6 +3762,18 @@ default_message_pool.register_message("iriscw.v1", "OrderedFreeze", OrderedFreez
 
 
 @dataclass(eq=False, repr=False)
+class OrderedListing(betterproto2.Message):
+    """
+    Lists what the agent's repository has. From then on its reports have that, in the tier "repository", as it was.
+    """
+
+    pass
+
+
+default_message_pool.register_message("iriscw.v1", "OrderedListing", OrderedListing)
+
+
+@dataclass(eq=False, repr=False)
 class OrderedVerify(betterproto2.Message):
     """
     Reads every byte of every copy that the agent reaches, that in its repository too.
@@ -4001,6 +4040,11 @@ default_message_pool.register_message("iriscw.v1", "Refused", Refused)
 @dataclass(eq=False, repr=False)
 class RemoveCheckpointRequest(betterproto2.Message):
     checkpoint_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    here_only: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
+    """
+    What the repository has stays.
+    """
 
 
 default_message_pool.register_message("iriscw.v1", "RemoveCheckpointRequest", RemoveCheckpointRequest)
@@ -5557,6 +5601,27 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def list_repository(
+        self,
+        message: "ListRepositoryRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "OrderStatus":
+        """
+        Orders that a node's agent list what its repository has, and tell of it with its own checkpoints. Likewise.
+        """
+
+        return await self._unary_unary(
+            "/iriscw.v1.ControllerService/ListRepository",
+            message,
+            OrderStatus,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
     async def watch_order(
         self,
         message: "WatchOrderRequest",
@@ -6252,6 +6317,13 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def list_repository(self, message: "ListRepositoryRequest") -> "OrderStatus":
+        """
+        Orders that a node's agent list what its repository has, and tell of it with its own checkpoints. Likewise.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def watch_order(self, message: "WatchOrderRequest") -> "AsyncIterator[OrderStatus]":
         """
         An order now and after each change; the last one has its end.
@@ -6457,6 +6529,12 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         response = await self.verify_checkpoint(request)
         await stream.send_message(response)
 
+    async def __rpc_list_repository(self, stream: "grpclib.server.Stream[ListRepositoryRequest, OrderStatus]") -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.list_repository(request)
+        await stream.send_message(response)
+
     async def __rpc_watch_order(self, stream: "grpclib.server.Stream[WatchOrderRequest, OrderStatus]") -> None:
         request = await stream.recv_message()
         assert request is not None
@@ -6630,6 +6708,12 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
                 self.__rpc_verify_checkpoint,
                 grpclib.const.Cardinality.UNARY_UNARY,
                 VerifyCheckpointRequest,
+                OrderStatus,
+            ),
+            "/iriscw.v1.ControllerService/ListRepository": grpclib.const.Handler(
+                self.__rpc_list_repository,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ListRepositoryRequest,
                 OrderStatus,
             ),
             "/iriscw.v1.ControllerService/WatchOrder": grpclib.const.Handler(
