@@ -9,6 +9,7 @@ import pytest
 
 from iriscw._errors import InvalidArgument
 from iriscw.controller.doors import agents as door
+from iriscw.controller.doors.freezing import NodesDoor
 from iriscw.controller.tokens import AgentPrincipal
 from iriscw.nodes.errors import CheckpointUnknown, NodeConnected, NodeSaysTooMuch, NoSuchNode, OrderKeyReused
 from iriscw.nodes.messages import ORDERS, AbandonOrders, CountOrders
@@ -244,8 +245,16 @@ async def test_a_move_is_ordered(world):
                 await world.call("MoveCheckpoint", request, v1.OrderStatus)
 
 
-async def test_what_a_repository_has_is_listed_by_an_order(world):
-    """The agent tells of it; it is shown for a node that is named, counts as no copy of that, and is removed there."""
+async def test_what_a_repository_has_is_listed_by_an_order(world, monkeypatch):
+    """The agent tells of it; it is shown for a node that is named, counts as no copy of that, and is removed there,
+    unless the job that its labels name needs it.
+    """
+    asked = []
+
+    async def refuse_needed(self, checkpoint, row):
+        asked.append((row.tier, dict(row.labels)))
+
+    monkeypatch.setattr(NodesDoor, "_refuse_needed", refuse_needed)
     stored = v1.CheckpointView(checkpoint_id="ck-1", tier="repository", size_bytes=4, labels={"model": "a"})
     request = v1.ListRepositoryRequest(idempotency_key="k", node="n1")
     async with dialled(world, hello()) as (call, _):
@@ -288,6 +297,7 @@ async def test_what_a_repository_has_is_listed_by_an_order(world):
             while not (answer := await call.receive()).orders or not answer.orders.begin:
                 pass
             assert answer.orders.begin[0].remove.here_only is here_only
+        assert asked == [("repository", {"model": "a"})] * 2
 
 
 @pytest.mark.parametrize(
