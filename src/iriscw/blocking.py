@@ -408,10 +408,10 @@ class Client:
         return self._loop.call(lambda: self._client.verify(checkpoint, node=node, seen=seen))
 
     def checkpoints(
-        self, selector: str = "", *, node: str = "", labels: Mapping[str, str] | None = None
+        self, selector: str = "", *, node: str = "", labels: Mapping[str, str] | None = None, stored: bool = False
     ) -> list[_nodes.Checkpoint]:
         """List the checkpoints of all nodes; arguments and errors as :meth:`iriscw.Client.checkpoints`."""
-        return self._loop.call(lambda: self._client.checkpoints(selector, node=node, labels=labels))
+        return self._loop.call(lambda: self._client.checkpoints(selector, node=node, labels=labels, stored=stored))
 
     def delete(self, checkpoint: _nodes.Checkpoint) -> None:
         """Remove a checkpoint; errors as :meth:`iriscw.Checkpoint.delete`."""

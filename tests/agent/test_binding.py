@@ -39,7 +39,7 @@ class Machine:
         """Begin a thaw."""
         self.done.append(order)
 
-    async def remove(self, artifact):
+    async def remove(self, artifact, *, here_only):
         """Remove one."""
         self.done.append(artifact)
 

@@ -22,8 +22,10 @@ from iriscw.agent.errors import AgentStopping
 from iriscw.agent.local import Local, Machine, MoveUndone, TierElsewhere, failure_of
 from iriscw.agent.machine import this_machine
 from iriscw.agent.uplink.ledger import LEFT
-from iriscw.agent.uplink.messages import BeginOrder, Now, Past, StopOrder
+from iriscw.agent.uplink.messages import BeginOrder, Now, Past, Present, StopOrder
 from iriscw.checkpoint.drivers import carrier as carrier_module
+from iriscw.checkpoint.drivers.archive import ExportedFile
+from iriscw.checkpoint.drivers.exporting import export
 from iriscw.checkpoint.drivers.loading import NoRepository
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.effects import CopyOver, DropSource, PublishCopy
@@ -34,7 +36,7 @@ from iriscw.client.nodes import node_status
 from iriscw.files import make_private_folder
 from iriscw.freeze.model import ArtifactInUse, ArtifactRefused, ArtifactUnknown, GateRefused, Outcome, UnsafeRequest
 from iriscw.journal.sqlite import SqliteJournal
-from iriscw.nodes.model import MoveOrder, Order, ThawOrder, VerifyOrder
+from iriscw.nodes.model import CHECKPOINT, ListOrder, MoveOrder, Order, RemoveOrder, ThawOrder, VerifyOrder
 from iriscw.objects.ports import StoreUnreachable
 from iriscw.proto.iriscw import v1
 from raised import that
@@ -117,6 +119,24 @@ def test_a_command_that_dies_is_taken_up(tmp_path, places, step, finished):
     assert places.whole() == (["disk"] if finished else ["ram"])
     assert places.debris() == []
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(("step", "finished"), [(CopyOver, False), (PublishCopy, True), (DropSource, True)])
+def test_an_import_that_dies_is_taken_up_without_its_file(tmp_path, places, step, finished):
+    """By the next command, which knows of no file; a repository that this machine has is none of its business."""
+    file, repository = tmp_path / "ck-1.tar", places.repository
+    anyio.run(export, places.tiers(), "ck-1", file, lambda progress: None)
+    places.tiers().folders["ram"].remove("ck-1")
+    places.repository = ExportedFile.open(file)
+    folder = left(tmp_path, places, step)
+    file.unlink()
+    places.repository = repository
+    (end,) = anyio.run(local_of(tmp_path, places).recover)
+    assert (end.outcome is Outcome.MOVED) == finished
+    assert places.whole() == (["disk"] if finished else [])
+    assert places.debris() == []
+    assert not folder.exists()
+    assert "remove" not in repository.asked
 
 
 def test_one_that_was_begun_elsewhere_waits(tmp_path, places, caplog):
@@ -486,7 +506,7 @@ async def test_an_agent_is_ordered_to_prefetch_and_to_verify(tmp_path, kept, mon
             verify = Order("vf-1", verify=VerifyOrder("ck-1"))
             end = await link._begin(BeginOrder(verify))
             assert (end.outcome, end.text) == ("verified", "ram, repository")
-            assert end.size_bytes == shelf.manifest("ck-1").sealed.size_bytes  # the repository in memory says none
+            assert end.size_bytes == 2 * shelf.manifest("ck-1").sealed.size_bytes  # of both copies together
             assert {type(each) for each in told} == {Now, Past}
             assert isinstance(told[-1], Past)
             image = max(shelf.images("ck-1").iterdir(), key=lambda each: each.stat().st_size)
@@ -494,6 +514,38 @@ async def test_an_agent_is_ordered_to_prefetch_and_to_verify(tmp_path, kept, mon
             image.write_bytes(bytes(image.stat().st_size))
             with pytest.raises(ArtifactRefused, check=that(names="ram")):
                 await link._begin(BeginOrder(verify))
+
+
+async def test_an_agent_is_ordered_to_list_its_repository(tmp_path, kept, monkeypatch):
+    """It tells of it from then on, as it was; what it removes there it tells of no more, and tiers are not counted."""
+    shelf, disk = kept.folders
+    repository = MemoryRepository()
+    text = shelf.text("ck-1")
+    await repository.store("ck-1", shelf.images("ck-1"), text, lambda progress: None)
+    async with agent_of(tmp_path, StepWorld(), folders=[attrs.evolve(shelf, name="ram"), disk]) as (agent, _):
+        link, told = agent._link, []
+        with pytest.raises(NoRepository):
+            await link._begin(BeginOrder(Order("ls-0", listing=ListOrder())))
+        agent.machine.tiers.repository = repository
+        monkeypatch.setattr(link, "_tell", lambda message, key: told.append(message))
+        monkeypatch.setattr(link, "_uplink", "somebody")
+
+        def rows():
+            found = [each for each in told if isinstance(each, Present) and each.kind == CHECKPOINT]
+            return [(row.checkpoint, row.tier, row.size_bytes) for row in found[-1].facts]
+
+        end = await link._begin(BeginOrder(Order("ls-1", listing=ListOrder())))
+        size = shelf.manifest("ck-1").sealed.size_bytes
+        assert (end.outcome, [row[:2] for row in rows()]) == ("listed", [("ck-1", "ram"), ("ck-1", "repository")])
+        assert rows()[1][2] == size
+        remove = Order("rm-1", remove=RemoveOrder("ck-1", here_only=True))
+        await link._begin(BeginOrder(remove))
+        assert ([row[1] for row in rows()], list(repository.kept)) == (["repository"], ["ck-1"])
+        await link._begin(BeginOrder(attrs.evolve(remove, operation="rm-2", remove=RemoveOrder("ck-1"))))
+        assert (rows(), repository.kept) == ([], {})
+        repository.failing = {"listing": StoreUnreachable("it does not answer")}
+        with pytest.raises(StoreUnreachable):
+            await link._begin(BeginOrder(Order("ls-2", listing=ListOrder())))
 
 
 async def test_an_ordered_thaw_fetches_first(tmp_path, kept, monkeypatch):

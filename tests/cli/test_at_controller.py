@@ -10,11 +10,12 @@ from iriscw.cli import connection
 from iriscw.cli.at_controller import _COLUMNS
 from iriscw.cli.connection import job_named
 from iriscw.client import nodes as at_nodes
-from iriscw.client.errors import NoController
+from iriscw.client.errors import NoController, OrderFailed
 from iriscw.client.model import OrderStatus, TaskSuspension
 from iriscw.client.nodes import Checkpoint, CheckpointCopy
 from iriscw.jobs.errors import NoSuchJob
 from iriscw.jobs.model import Suspension
+from iriscw.proto.iriscw import v1
 from raised import that
 
 DISK = Checkpoint("ck-1", "n1", "disk", 4)
@@ -85,6 +86,63 @@ async def test_a_checkpoint_is_removed_on_each_of_its_nodes(monkeypatch):
     copies = (CheckpointCopy("n1", "disk", 4), CheckpointCopy("n1", "ram", 4), CheckpointCopy("n2", "disk", 4))
     await Checkpoint("ck-1", "n1", "disk", 4, calls=object(), copies=copies).delete()
     assert asked == [("DeleteCheckpoint", "ck-1", "n1"), ("DeleteCheckpoint", "ck-1", "n2")]
+
+
+async def test_what_a_repository_has_is_removed_last(monkeypatch):
+    """Until then agents leave it alone; one that has it and a copy of its own is asked twice."""
+    asked = []
+
+    async def follow(calls, method, request, key, seen):
+        asked.append((request.node, request.here_only))
+
+    monkeypatch.setattr(at_nodes, "follow", follow)
+    places = (("n2", "disk"), ("n1", "disk"), ("n1", "repository"))
+    copies = tuple(CheckpointCopy(node, tier, 4) for node, tier in places)
+    await Checkpoint("ck-1", "n2", "disk", 4, calls=object(), copies=copies).delete()
+    assert asked == [("n2", True), ("n1", True), ("n1", False)]
+    asked.clear()
+    await Checkpoint("ck-1", "n1", "repository", 4, calls=object()).delete()
+    assert asked == [("n1", False)]
+
+
+async def test_each_repository_is_listed_by_one_agent(monkeypatch):
+    """Of those that are heard of; one that cannot be listed is an error, and nothing is shown."""
+    asked, failing = [], []
+
+    async def follow(calls, method, request, key, seen):
+        asked.append((method, request.node))
+        if request.node in failing:
+            raise OrderFailed("it does not answer", operation="ls-1", outcome="refused", kind="StoreUnreachable")
+
+    class Calls:
+        """Four nodes, and their checkpoints."""
+
+        async def ask(self, method, request, reply):
+            said = {"n4": ("s3://b", 2), "n1": ("s3://b", 3), "n2": ("s3://b", 2), "n3": ("gs://c", 2), "n5": ("", 2)}
+            return reply(
+                nodes=[
+                    v1.NodeStatus(
+                        node=node, state=v1.NodeState(state), capabilities=v1.CapabilitiesResponse(repository=url)
+                    )
+                    for node, (url, state) in said.items()
+                ]
+            )
+
+        async def stream(self, method, request, kind):
+            asked.append((method, request().stored_by))
+            for each in ():
+                yield each
+
+    monkeypatch.setattr(at_nodes, "follow", follow)
+    assert await at_nodes.listing(Calls(), "", "", {}, stored=True) == []
+    listed = [("ListRepository", "n2"), ("ListRepository", "n3")]
+    assert asked == [*listed, ("ListNodeCheckpoints", ["n2", "n3"])]
+    asked.clear()
+    await at_nodes.listing(Calls(), "", "n3", {}, stored=True)
+    assert asked == [("ListRepository", "n3"), ("ListNodeCheckpoints", ["n3"])]
+    failing.append("n2")
+    with pytest.raises(OrderFailed):
+        await at_nodes.listing(Calls(), "", "", {}, stored=True)
 
 
 def test_a_checkpoint_is_moved_on_its_node(iriscw, cluster):

@@ -214,6 +214,7 @@ FIGURES = {tuple(name.split()) for name in BENCHES}
 
 LINES = {
     *(("checkpoint",), ("move",), ("restore",), ("resume",), ("connect",), ("submit",), ("wait",)),
+    *(("export",), ("import",)),
     *(("sim", "run"), ("sim", "replay")),
 }
 """Commands that write lines."""

@@ -60,6 +60,20 @@ def with_agent(controller=None, platform=None, **said):
     return installation_of(build_config({**values(controller, platform), "agent": {"enabled": True, **said}}))
 
 
+STORED = {
+    "repository": "s3://checkpoints/team",
+    "storage_secret": "bucket",
+    "repository_keys": {
+        "secret": "keys",
+        "sign_with": "sign.pem",
+        "trust": "trusted.pem",
+        "encrypt_with": "a",
+        "decrypt_with": "a",
+    },
+}
+"""Of ``agent``: a repository with keys, and credentials of its own."""
+
+
 def installed_from(path):
     """Return the installation of a configuration's file."""
     return installation_of(load_config(path))

@@ -6,17 +6,19 @@ from pathlib import Path
 
 import click
 import pytest
-from deploy_world import bodies, installed, with_agent
+from deploy_world import STORED, bodies, installed, with_agent
 
 from iriscw.agent.containers import RUNTIME_ROOTS
 from iriscw.agent.daemon import SHIM_SOCKET
 from iriscw.agent.local import tiers_below
+from iriscw.checkpoint.retention import RetentionPolicy
 from iriscw.cli.agent import EXISTING_FOLDER, agent as commands
+from iriscw.cloud.kube.mounts import STORAGE_DIR
 from iriscw.cloud.kube.reviews import AGENT_AUDIENCE
 from iriscw.config.errors import ConfigError
 from iriscw.config.load import build_config
 from iriscw.controller.platforms.coreweave import AGENT_ACCOUNT
-from iriscw.deploy.agent import DRIVER, MEMORY_TIER, RIGHTS, RUNTIME_STATE, callers, command
+from iriscw.deploy.agent import DRIVER, KEYS_DIR, MEMORY_TIER, RIGHTS, RUNTIME_STATE, callers, command
 from iriscw.deploy.rendering import render
 from raised import that
 
@@ -255,6 +257,94 @@ def test_it_reaches_the_store_that_it_is_told_of(endpoint, port):
     policy = bodies(with_agent(platform={"object_storage_endpoint": endpoint}))["NetworkPolicy/iris-agent"]["spec"]
     _, _, store = policy["egress"]
     assert store == {"ports": [{"port": port, "protocol": "TCP"}]}
+
+
+@pytest.mark.usefixtures("no_node")
+def test_a_repository_is_told_with_its_keys_and_what_is_kept():
+    """In the words of the command: files of keys below a folder that is mounted, and no key in any of them."""
+    bounds = {"max_checkpoints": 3, "max_total_size": "1TiB", "max_checkpoint_size": "64GiB", "max_age": "7d12h"}
+    words = command(with_agent(**STORED, accept_unprotected=True, retain={**bounds, "per": "job"}))
+    found = commands.commands["serve"].make_context("x", words[3:]).params
+    folder = Path(KEYS_DIR)
+    assert found["repository"] == "s3://checkpoints/team"
+    assert (found["sign_with"], found["trust"]) == (folder / "sign.pem", (folder / "trusted.pem",))
+    assert (found["encrypt_with"], found["decrypt_with"]) == (folder / "a", (folder / "a",))
+    assert found["accept_unprotected"] is True
+    assert found["retention"] == RetentionPolicy(3, 1 << 40, 64 << 30, (7 * 24 + 12) * 3600 * 1000, "job")
+    assert commands.commands["serve"].make_context("x", command(with_agent())[3:]).params["retention"] is None
+
+
+def test_keys_are_the_agents_alone():
+    """Theirs to read, and each has to be there; no other object names them, but the configuration."""
+    installation = with_agent(**STORED)
+    (container,) = pod(installation)["containers"]
+    volumes = {each["name"]: each for each in pod(installation)["volumes"]}
+    mounts = {each["name"]: each for each in container["volumeMounts"]}
+    items = [{"key": each, "path": each} for each in ("sign.pem", "trusted.pem", "a")]
+    source = {"secret": {"name": "keys", "items": items}}
+    assert volumes["keys"]["projected"] == {"defaultMode": 0o400, "sources": [source]}
+    assert mounts["keys"] == {"name": "keys", "mountPath": KEYS_DIR, "readOnly": True}
+    assert volumes["credentials"]["secret"] == {"secretName": "bucket", "optional": True, "defaultMode": 0o400}
+    assert mounts["credentials"] == {"name": "credentials", "mountPath": STORAGE_DIR, "readOnly": True}
+    assert {"name": "AWS_SHARED_CREDENTIALS_FILE", "value": f"{STORAGE_DIR}/credentials"} in container["env"]
+    (init,) = pod(installation)["initContainers"]
+    assert not {"keys", "credentials"} & {each["name"] for each in init["volumeMounts"]}
+    for name, body in bodies(installation).items():
+        if name not in ("DaemonSet/iris-agent", "ConfigMap/iris-cluster-config"):
+            assert not {"keys", "bucket"} & {*re.findall(r"[\w-]+", str(body))}, name
+
+
+@pytest.mark.parametrize(
+    ("said", "platform", "secret"),
+    [
+        ({"repository": "gs://b/p"}, {"storage_secret": "stores"}, "stores"),
+        ({"repository": "gs://b/p"}, {"storage_secret": ""}, None),
+        ({}, {"storage_secret": "stores"}, None),
+    ],
+)
+def test_credentials_are_those_of_stores_unless_it_has_its_own(said, platform, secret):
+    """None without a repository: the agent needs none then."""
+    installation = with_agent(platform=platform, **said)
+    found = [each["secret"]["secretName"] for each in pod(installation)["volumes"] if each["name"] == "credentials"]
+    (container,) = pod(installation)["containers"]
+    assert found == ([secret] if secret else [])
+    assert ("GOOGLE_APPLICATION_CREDENTIALS" in [each["name"] for each in container["env"]]) == bool(secret)
+
+
+@pytest.mark.parametrize(
+    ("repository", "endpoint", "ports"),
+    [
+        ("s3://b/p", "", [443]),
+        ("s3://b/p", "http://cwlota.com", [80]),
+        ("gs://b/p", "http://cwlota.com", [80, 443]),
+        ("gs://b/p", "https://objects.internal", [443]),
+    ],
+)
+def test_it_reaches_its_repository(repository, endpoint, ports):
+    """By the store's port alone."""
+    installation = with_agent(platform={"object_storage_endpoint": endpoint}, repository=repository)
+    egress = bodies(installation)["NetworkPolicy/iris-agent"]["spec"]["egress"]
+    assert [each["ports"][0]["port"] for each in egress[2:]] == ports
+
+
+@pytest.mark.parametrize(
+    ("said", "key"),
+    [
+        ({"repository": "file:///mnt/checkpoints"}, "agent.repository"),
+        ({"repository_keys": STORED["repository_keys"]}, "agent.repository_keys.secret"),
+        ({**STORED, "repository_keys": {"secret": "keys"}}, "agent.repository_keys.secret"),
+        ({**STORED, "repository_keys": {"trust": "trusted.pem"}}, "agent.repository_keys.trust"),
+        ({**STORED, "repository_keys": {"secret": "keys", "trust": "../token"}}, "agent.repository_keys.trust"),
+        ({"repository": "s3://b/p", "accept_unprotected": True}, "agent.accept_unprotected"),
+        ({"storage_secret": "bucket"}, "agent.storage_secret"),
+        ({"retain": {"per": "job"}}, "agent.retain.per"),
+        ({"retain": {"max_checkpoints": 1, "per": "job,max-age=1s"}}, "agent.retain.per"),
+    ],
+)
+def test_what_protects_nothing_is_refused(said, key):
+    """Whoever named a key believes that checkpoints are protected."""
+    with pytest.raises(ConfigError, check=that(names=key)):
+        with_agent(**said)
 
 
 def test_the_namespace_lets_it_in():

@@ -4,7 +4,7 @@ import contextlib
 
 import anyio
 import pytest
-from deploy_world import HURRY, installed, put, simulated
+from deploy_world import HURRY, STORED, installed, put, simulated, with_agent
 
 from iriscw.cloud.drivers.kube.access import find_access
 from iriscw.cloud.drivers.kube.kinds import path_of
@@ -184,6 +184,8 @@ async def test_secrets_that_are_missing_are_told(objects, applied, server):
     assert await missing_secrets(objects, INSTALLATION) == ()
     stored = installed(bundle_prefix="s3://bucket/x")
     assert "iris-bundle-credentials" in (await missing_secrets(objects, stored))[0]
+    found = await missing_secrets(objects, with_agent(**STORED))
+    assert [line.split(":")[0] for line in found] == ["there is no Secret bucket", "there is no Secret keys"]
     plain = installed({"insecure_plaintext": True}, {"namespace": "other", "image_pull_secret": ""})
     assert await missing_secrets(objects, plain) == ()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import attrs
 import pytest
-from deploy_world import EVERYTHING, HURRY, SEEDS, installed, installed_from, simulated, with_agent
+from deploy_world import EVERYTHING, HURRY, SEEDS, STORED, installed, installed_from, simulated, with_agent
 
 from iriscw.cloud.drivers.kube.access import ClusterAccess, find_access, trusting
 from iriscw.cloud.drivers.kube.api import open_api
@@ -144,7 +144,7 @@ async def test_every_object_is_accepted(api, objects, name):
 
 async def test_the_served_simulation_makes_the_same_of_it(api, objects, tmp_path):
     """Of each object, with its defaults; and applied again it changes nothing, here as there: agents included."""
-    installation = with_agent(EVERYTHING, {"namespace": "iris-both"})
+    installation = with_agent(EVERYTHING, {"namespace": "iris-both"}, **STORED)
     rendered = render(installation)
     kubeconfig = tmp_path / "kubeconfig"
     async with simulated(kubeconfig), open_objects(await find_access(kubeconfig), settings=HURRY) as served:
@@ -388,7 +388,7 @@ async def test_the_deployments_pod_is_admitted(api, applied):
 
 async def test_node_agents_are_admitted(api, objects, applied):
     """All that is made for them is taken as it is written, and a pod of theirs passes every plugin of the server."""
-    installation = with_agent(EVERYTHING, {"namespace": "iris-rights"})
+    installation = with_agent(EVERYTHING, {"namespace": "iris-rights"}, **STORED)
     told = []
     try:
         await apply(objects, render(installation), told.append)
@@ -408,9 +408,10 @@ async def test_node_agents_are_admitted(api, objects, applied):
         answer = await api.request(ApiRequest("POST", PODS, (("dryRun", "All"), ("fieldValidation", "Strict")), body))
         assert answer.code == 201, answer
         assert "volumes" in answer.body["spec"]
-        (token,) = [each["projected"] for each in answer.body["spec"]["volumes"] if "projected" in each]
-        (source,) = token["sources"]
-        assert source["serviceAccountToken"]["audience"] == AGENT_AUDIENCE, "and none for the API server is mounted"
+        volumes = [each["projected"] for each in answer.body["spec"]["volumes"] if "projected" in each]
+        token, keys = [source for each in volumes for source in each["sources"]]
+        assert token["serviceAccountToken"]["audience"] == AGENT_AUDIENCE, "and none for the API server is mounted"
+        assert keys["secret"]["name"] == "keys"
     finally:
         await apply(objects, render(INSTALLATION), lambda _line: None)
         for each in reversed(render(installation)):

@@ -4,7 +4,9 @@ import base64
 import json
 
 import pytest
-from deploy_world import installed, put
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from deploy_world import installed, put, with_agent
 from doctor_world import lines, objects_of
 
 from iriscw.cloud.model import Forbidden
@@ -37,6 +39,12 @@ def with_tasks(**named):
         "defaults": {"task_secrets": named},
     }
     return installation_of(build_config(values))
+
+
+def with_keys():
+    """Return an installation whose agents have a repository with keys."""
+    keys = {"secret": "keys", "sign_with": "sign", "trust": "trust", "encrypt_with": "encrypt"}
+    return with_agent(repository="s3://b/p", repository_keys=keys, storage_secret="bucket")
 
 
 def test_what_pods_refer_to():
@@ -118,6 +126,74 @@ def test_images_may_come_from_several_registries():
     assert secrets.registries_of(installation) == ("ghcr.io", "registry.test")
     found = secrets.judge_pull_secret(installation, pull_secret("ghcr.io"))
     assert "nothing for registry.test," in found.found
+
+
+KEY = base64.b64encode(b"k" * 32).decode()
+SIGNER = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
+OTHER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)
+
+
+def private(key):
+    """Return a private key's text."""
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def public(key):
+    """Return a public key's text."""
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def keys_secret(**changed):
+    """Return the Secret of a repository's keys, with what is changed of it."""
+    texts = {"sign": private(SIGNER), "trust": public(SIGNER), "encrypt": KEY, **changed}
+    return {"data": {name: base64.b64encode(text.encode()).decode() for name, text in texts.items() if text}}
+
+
+@pytest.mark.parametrize(
+    ("thing", "verdict"),
+    [
+        (keys_secret(), Health.OK),
+        (keys_secret(trust=public(OTHER) + public(SIGNER)), Health.OK),
+        (None, Health.WRONG),
+        (keys_secret(encrypt=""), Health.WRONG),
+        (keys_secret(sign=public(SIGNER)), Health.WRONG),
+        (keys_secret(trust=private(SIGNER)), Health.WRONG),
+        (keys_secret(trust=public(OTHER)), Health.WRONG),
+        (keys_secret(encrypt=KEY[4:]), Health.WRONG),
+        (keys_secret(encrypt=f"{KEY}\n{KEY}"), Health.WRONG),
+        (keys_secret(encrypt=f"{KEY}\n" * 2000), Health.WRONG),
+        ({"data": {**keys_secret()["data"], "encrypt": "%"}}, Health.WRONG),
+    ],
+)
+def test_keys_of_a_repository_are_judged_as_an_agent_reads_them(thing, verdict):
+    """A private key where a public one belongs, one that its own agents do not trust, two where one is meant."""
+    found = secrets.judge_keys(with_keys(), thing)
+    assert found.verdict is verdict
+    assert not [part for part in (KEY[:12], *private(SIGNER).splitlines()[1:2]) if part in f"{found}"]
+
+
+@pytest.mark.parametrize(
+    ("uses", "verdict"),
+    [
+        ({"trust": "trust"}, Health.WARNING),
+        ({"decrypt_with": "encrypt"}, Health.WARNING),
+        ({"sign_with": "sign"}, Health.OK),
+        ({"encrypt_with": "encrypt", "decrypt_with": "encrypt"}, Health.OK),
+    ],
+)
+def test_agents_that_could_store_nothing_are_named(uses, verdict):
+    """They fetch only what is signed, say, and have no key to sign with: that may be meant."""
+    installation = with_agent(repository="s3://b/p", repository_keys={"secret": "keys", **uses})
+    assert secrets.judge_keys(installation, keys_secret()).verdict is verdict
+
+
+async def test_the_agents_secrets_are_looked_up_too(objects, server):
+    """Their keys, and credentials that are theirs alone."""
+    put(server, "POST", "/api/v1/namespaces", {"metadata": {"name": "iris"}})
+    put(server, "POST", SECRETS, {**keys_secret(), "metadata": {"name": "keys"}})
+    found = await secrets.look_at_secrets(objects, with_keys())
+    verdicts = {each.check: each.verdict for each in found}
+    assert (verdicts["secret keys"], verdicts["secret bucket"]) == (Health.OK, Health.WRONG)
 
 
 async def test_all_are_looked_up_in_the_cluster(objects, server):

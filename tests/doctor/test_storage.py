@@ -62,8 +62,23 @@ async def test_each_store_is_tried_once(tmp_path):
     assert store.calls["aclose"] == 1
     settings = controller(bundle_prefix=url, replica_prefix=URL, durability="replicated")
     assert len(await storage.look_at_stores(settings, lambda _url: FakeObjectStore())) == 2
+    (found,) = await storage.look_at_stores(controller(), lambda _url: store, repository=URL)
+    assert (found.check, found.verdict) == (f"storage {URL}", Health.OK)
     (found,) = await storage.look_at_stores(controller())
     assert (found.verdict, "none is configured" in found.found) == (Health.OK, True)
+
+
+@pytest.mark.parametrize("error", [NoStoreCredentials("none"), StoreAccessDenied("denied")])
+async def test_credentials_for_a_repository_may_be_the_agents_alone(error):
+    """Then it cannot be tried from here, which is no fault; for what the controller uses it is one."""
+
+    def opener(_url):
+        raise error
+
+    (found,) = await storage.look_at_stores(controller(), opener, repository=URL)
+    assert found.verdict is Health.WARNING
+    (found,) = await storage.look_at_stores(controller(bundle_prefix=URL), opener, repository=URL)
+    assert found.verdict is Health.WRONG
 
 
 @pytest.mark.parametrize("store", [Careless(), Refusing()])

@@ -6,7 +6,7 @@ import pytest
 from iriscw.agent.uplink.records import OrderReleased, OrderSettled, OrderTaken, OrderWithdrawn
 from iriscw.journal.entries import Entry, EntryKind
 from iriscw.journal.records import REGISTRY
-from iriscw.nodes.model import AgentIdentity, FreezeOrder, MoveOrder, Order, OrderEnd, RemoveOrder, ThawOrder
+from iriscw.nodes.model import AgentIdentity, FreezeOrder, ListOrder, MoveOrder, Order, OrderEnd, RemoveOrder, ThawOrder
 from iriscw.nodes.records import AgentKnown, NodeForgotten, OrderCancelled, OrderEnded, OrderPlaced
 
 IDENTITY = AgentIdentity("n1", "agent-1", 2, "boot-1")
@@ -15,8 +15,9 @@ FREEZE = Order(
 )
 EARLIER = Order("ck-1", freeze=attrs.evolve(FREEZE.freeze, tcp_close=False, guard=""))
 THAW = Order("th-1", thaw=ThawOrder("ck-1", force=True, new_numbers=True, gpus=(("GPU-1", "GPU-2"),)))
-REMOVE = Order("rm-1", remove=RemoveOrder("ck-1"))
+REMOVE = Order("rm-1", remove=RemoveOrder("ck-1", here_only=True))
 MOVE = Order("mv-1", move=MoveOrder("ck-1", "repository", keep=True))
+LIST = Order("ls-1", listing=ListOrder())
 END = OrderEnd("ck-1", "copied", "", "note", 5, 6, 10, 1, "ram")
 
 GOLDEN = [
@@ -35,32 +36,41 @@ GOLDEN = [
         OrderPlaced("key", "n1", "agent-1", FREEZE, 7),
         (
             '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":{"attempt_ui'
-            'd":"uid-1","boot_id":"boot-1","carries_folder":false,"force":false,"guard":"/w","labels":[["a","b"]],"leave_running":true,"'
-            'pid":10,"pid_namespace":30,"start_ticks":20,"tcp_close":true,"tcp_established":true,"tier":"ram"},"m'
-            'ove":null,"operation":"ck-1","remove":null,"thaw":null,"verify":null},"wall_ns":7}]'
+            'd":"uid-1","boot_id":"boot-1","carries_folder":false,"force":false,"guard":"/w","labels":[["a","b"]]'
+            ',"leave_running":true,"pid":10,"pid_namespace":30,"start_ticks":20,"tcp_close":true,"tcp_established'
+            '":true,"tier":"ram"},"listing":null,"move":null,"operation":"ck-1","remove":null,"thaw":null,"verify'
+            '":null},"wall_ns":7}]'
         ),
     ),
     (
         OrderPlaced("key", "n1", "agent-1", THAW, 7),
         (
-            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"move":'
-            'null,"operation":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","force":true,"gpus":[["GPU-1","GPU'
-            '-2"]],"new_numbers":true,"repository":""},"verify":null},"wall_ns":7}]'
+            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"listin'
+            'g":null,"move":null,"operation":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","force":true,"gpus"'
+            ':[["GPU-1","GPU-2"]],"new_numbers":true,"repository":""},"verify":null},"wall_ns":7}]'
         ),
     ),
     (
         OrderPlaced("key", "n1", "agent-1", REMOVE, 7),
         (
-            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"move":'
-            'null,"operation":"rm-1","remove":{"checkpoint":"ck-1"},"thaw":null,"verify":null},"wall_ns":7}]'
+            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"listin'
+            'g":null,"move":null,"operation":"rm-1","remove":{"checkpoint":"ck-1","here_only":true},"thaw":null,'
+            '"verify":null},"wall_ns":7}]'
         ),
     ),
     (
         OrderPlaced("key", "n1", "agent-1", MOVE, 7),
         (
-            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"move":'
-            '{"checkpoint":"ck-1","keep":true,"repository":"","target":"repository"},"operation":"mv-1","remove":null,"thaw":null'
-            ',"verify":null},"wall_ns":7}]'
+            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"listin'
+            'g":null,"move":{"checkpoint":"ck-1","keep":true,"repository":"","target":"repository"},"operation":"'
+            'mv-1","remove":null,"thaw":null,"verify":null},"wall_ns":7}]'
+        ),
+    ),
+    (
+        OrderPlaced("key", "n1", "agent-1", LIST, 7),
+        (
+            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"listin'
+            'g":{},"move":null,"operation":"ls-1","remove":null,"thaw":null,"verify":null},"wall_ns":7}]'
         ),
     ),
     (
@@ -77,8 +87,8 @@ GOLDEN = [
     (
         OrderTaken(REMOVE, 7),
         (
-            '["agent.order_taken",1,{"order":{"freeze":null,"move":null,"operation":"rm-1","remove":{"checkpoint"'
-            ':"ck-1"},"thaw":null,"verify":null},"wall_ns":7}]'
+            '["agent.order_taken",1,{"order":{"freeze":null,"listing":null,"move":null,"operation":"rm-1","remove'
+            '":{"checkpoint":"ck-1","here_only":true},"thaw":null,"verify":null},"wall_ns":7}]'
         ),
     ),
     (
@@ -129,6 +139,16 @@ def test_an_earlier_version_named_no_repository():
     )
     found = REGISTRY.decode(Entry(1, "/nodes/orders", EntryKind.RECORD, text))
     assert found == [OrderPlaced("key", "n1", "agent-1", MOVE, 7)]
+
+
+def test_an_earlier_version_removed_in_the_repository_too():
+    """And had no repository listed: its orders are read as they were meant."""
+    text = (
+        '["agent.order_taken",1,{"order":{"freeze":null,"move":null,"operation":"rm-1","remove":{"checkpoint":"ck-1"},'
+        '"thaw":null,"verify":null},"wall_ns":7}]'
+    )
+    found = REGISTRY.decode(Entry(1, "/controller/orders", EntryKind.RECORD, text))
+    assert found == [OrderTaken(Order("rm-1", remove=RemoveOrder("ck-1", here_only=False)), 7)]
 
 
 @pytest.mark.parametrize(("record", "text"), GOLDEN)

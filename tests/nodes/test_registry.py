@@ -8,7 +8,7 @@ from itertools import chain
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.nodes.model import CheckpointRow, NodeState, NodeView
+from iriscw.nodes.model import STORED, CheckpointRow, NodeState, NodeView
 from iriscw.nodes.registry import SLICE_ENTRIES, joined
 from profiles import examples
 
@@ -56,6 +56,19 @@ def test_copies_of_one_checkpoint():
         ("n2", "ram", 0),
     ]
     assert entry.told is entry.copies[0]
+
+
+def test_what_a_repository_has_is_shown_by_whoever_has_just_listed_it():
+    """Once, however many agents have told of it; a copy in a tier is rather used."""
+    here, there = CheckpointRow("ck-1", "disk", 4), CheckpointRow("ck-1", STORED, 4)
+    only = CheckpointRow("ck-2", STORED, 4)
+    views = [view("n1", there, only), view("n2", here, there), view("n3", there)]
+    assert [[(copy.node, copy.row.tier) for copy in each.copies] for each in entries_of(views)] == [[("n2", "disk")]]
+    listed = chain.from_iterable(joined(views, {"n1"}))
+    assert [[(copy.node, copy.row.tier) for copy in each.copies] for each in listed] == [
+        [("n2", "disk"), ("n1", STORED)],
+        [("n1", STORED)],
+    ]
 
 
 @examples(30)

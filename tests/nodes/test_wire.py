@@ -14,6 +14,7 @@ from iriscw.nodes.model import (
     CheckpointRow,
     FreezeOrder,
     GpuRow,
+    ListOrder,
     MoveOrder,
     OperationRow,
     Order,
@@ -59,9 +60,10 @@ ORDER = st.one_of(
     st.builds(
         lambda name, *asked: Order(name, thaw=ThawOrder(*asked)), IDS, IDS, st.booleans(), st.booleans(), LABELS, IDS
     ),
-    st.builds(lambda name, held: Order(name, remove=RemoveOrder(held)), IDS, IDS),
+    st.builds(lambda name, *asked: Order(name, remove=RemoveOrder(*asked)), IDS, IDS, st.booleans()),
     st.builds(lambda name, *asked: Order(name, move=MoveOrder(*asked)), IDS, IDS, IDS, st.booleans(), IDS),
     st.builds(lambda name, held: Order(name, verify=VerifyOrder(held)), IDS, IDS),
+    st.builds(lambda name: Order(name, listing=ListOrder()), IDS),
 )
 
 

@@ -253,6 +253,7 @@ def test_services():
         "DeleteCheckpoint",
         "MoveCheckpoint",
         "VerifyCheckpoint",
+        "ListRepository",
         "CancelOrder",
         "GetAgentToken",
         "ForgetNode",

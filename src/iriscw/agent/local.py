@@ -35,6 +35,7 @@ from iriscw.agent.state import check_state, usable
 from iriscw.checkpoint import actor as moves
 from iriscw.checkpoint.drivers.carrier import Carrier
 from iriscw.checkpoint.drivers.loading import (
+    ARCHIVE,
     JOURNAL,
     REPOSITORY,
     TIER_NAME,
@@ -440,6 +441,8 @@ class Local:
 
     def _check_place(self, folder: Path) -> None:
         for name, place in _places(folder).items():
+            if name == ARCHIVE:  # what is left of an import is undone, or ended, without its file
+                continue
             if name == REPOSITORY:
                 known = self.machine.tiers.repository
                 if known is None or os.fsdecode(known.place) != place:

@@ -95,6 +95,21 @@ def open_manifest(data: bytes, artifact: str) -> Manifest:
     return manifest
 
 
+def named_in(data: bytes) -> str:
+    """Return the id of which a manifest says that it is, whatever else is in it.
+
+    Raises:
+        ArtifactRefused: it says none.
+    """
+    try:
+        first = next(read(data[: data.find(b"\n") + 1]), None)
+    except ValueError as error:
+        raise ArtifactRefused(f"the manifest cannot be read: {error}") from error
+    if not isinstance(first, FactsLine) or not ARTIFACT_ID.fullmatch(first.artifact):
+        raise ArtifactRefused("the manifest does not begin with the id of a checkpoint")
+    return first.artifact
+
+
 def summary_of(data: bytes) -> bytes:
     """Return the first and the last line of a manifest: what it says of the artifact without its files."""
     return data[: data.find(b"\n") + 1] + data[data[:-1].rfind(b"\n") + 1 :]

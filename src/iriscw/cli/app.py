@@ -43,6 +43,8 @@ COMMANDS: Final = {
     "checkpoints": "iriscw.cli.freezing:checkpoints",
     "move": "iriscw.cli.moving:move",
     "verify": "iriscw.cli.moving:verify",
+    "export": "iriscw.cli.exporting:export",
+    "import": "iriscw.cli.exporting:import_command",
     "tiers": "iriscw.cli.moving:tiers",
     "doctor": "iriscw.cli.doctor:doctor",
     "inspect": "iriscw.cli.inspection:inspect",

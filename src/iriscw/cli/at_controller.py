@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
+from iriscw.checkpoint.drivers.loading import REPOSITORY
 from iriscw.cli.connection import job_named
 from iriscw.cli.freeze_shown import (
     Done,
@@ -217,10 +218,10 @@ def _list(asked: Listing, given: dict[str, Any], form: str) -> None:
     node = given["node"] or ""
 
     async def work(client: Client) -> tuple[list[Checkpoint], list[str]]:
-        there = await client.checkpoints(node=node) if asked.removed else []
+        there = await client.checkpoints(node=node, stored=asked.stored) if asked.removed else []
         for checkpoint in asked.removed:
             held = [each for each in there if each.id == checkpoint]
-            nodes = sorted({copy.node for each in held for copy in each.copies})
+            nodes = sorted({copy.node for each in held for copy in each.copies if copy.tier != REPOSITORY})
             if not held:
                 raise CheckpointUnknown(f"no node has a checkpoint {checkpoint}")
             if len(nodes) > 1:
@@ -245,7 +246,7 @@ def _list(asked: Listing, given: dict[str, Any], form: str) -> None:
 
 
 async def _selected(client: Client, asked: Listing, node: str) -> list[Checkpoint]:
-    return await client.checkpoints(selector=asked.selector, node=node, labels=dict(asked.labels))
+    return await client.checkpoints(selector=asked.selector, node=node, labels=dict(asked.labels), stored=asked.stored)
 
 
 def _candidates(found: Iterable[Checkpoint]) -> list[KeptCheckpoint]:

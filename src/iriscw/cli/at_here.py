@@ -29,13 +29,16 @@ from iriscw.cli.freeze_shown import (
 )
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async, silence_output
-from iriscw.cli.output import OutputLost, age, cell, labels_cell, plain, show, visible
+from iriscw.cli.output import OutputLost, age, cell, emit, labels_cell, plain, show, to_json, to_yaml, visible
 from iriscw.cli.retaining import retain
 from iriscw.cli.tier_options import budgets_of, keys_of, repository_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from iriscw._errors import IriscwError
     from iriscw.agent.local import Local
+    from iriscw.checkpoint.drivers.exporting import Exported
     from iriscw.checkpoint.messages import MoveCheckpoint
     from iriscw.checkpoint.model import ArtifactCopy, ListedArtifact, MovePlan, ShownTier
     from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
@@ -135,6 +138,56 @@ class AtHere:
 
         with as_interrupts():
             run_async(verified)
+
+    def export(self, checkpoint: str, target: Path, form: str, *, tier: str, over: bool) -> None:
+        """Write a checkpoint into a file; one that only the repository has comes to a tier first."""
+
+        async def exported() -> Exported:
+            from iriscw.checkpoint.drivers.exporting import export, refuse_existing
+
+            async with _opened(self.given) as local:
+                await _recover(local)
+                if not over:
+                    refuse_existing(target)
+                with progress() as shown:
+                    if not await local.machine.tiers.holding(checkpoint):
+                        await _fetch(local, checkpoint, tier, shown)
+                    shown.step(STEPS["exporting"])
+                    return await export(local.machine.tiers, checkpoint, target, shown.report, over=over)
+
+        with as_interrupts():
+            done = run_async(exported)
+        if form == "table":
+            emit(f"{done.checkpoint}: exported, {decimal_size(done.size_bytes)} in {visible(done.file)}\n")
+        else:
+            emit((to_json if form == "json" else to_yaml)(plain(done)))
+
+    def take_in(self, source: Path, form: str, *, tier: str) -> None:
+        """Have a checkpoint that was exported lie in a tier."""
+        from iriscw.checkpoint.drivers.archive import ExportedFile, ImportUndone, check_new, refuse_unprotected
+
+        async def take_in(local: Local, shown: Shown) -> Ended:
+            from iriscw.agent.local import new_id
+            from iriscw.checkpoint.drivers.tiers import Tiers
+            from iriscw.checkpoint.messages import MoveCheckpoint
+            from iriscw.checkpoint.model import MovePlan
+
+            refuse_unprotected(keys_of(self.given))
+            archive = ExportedFile.open(source)
+            await check_new(local.machine.tiers, archive)
+            content, folders = archive.content, local.machine.tiers.folders
+            target = named_tier(tier) if tier else await local.machine.tiers.roomy(content.sealed.size_bytes)
+            machine = attrs.evolve(local.machine, tiers=Tiers(folders, archive))
+            message = MoveCheckpoint(MovePlan(new_id("im"), content.artifact, target, keep=True))
+            done, interrupted = await _ended(Local(local.state, machine), message, content.artifact, shown, target)
+            if isinstance(done, MoveUndone):
+                assert shown.end is not None
+                done = ImportUndone(f"nothing of {source} is left here: {shown.end.kind}: {shown.end.text}")
+            return (attrs.evolve(done, outcome="imported") if isinstance(done, Done) else done), interrupted
+
+        from iriscw.agent.local import Local, MoveUndone
+
+        _run(self.given, take_in, form)
 
     def tiers(self, form: str, grace_s: float | None) -> None:
         """List the tiers of this machine, and the repository; with a grace, free what that need not have. Take up

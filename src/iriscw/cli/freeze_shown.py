@@ -50,6 +50,7 @@ STEPS = {
     "leaving": "tells the application",
     "killing": "ends what came back",
     "copying": "copies and compares every byte",
+    "exporting": "writes the file, and compares every byte",
     "dropping": "lets it go from where it lay",
 }
 """What a phase does, for people."""
@@ -87,6 +88,8 @@ class Listing:
     policy: RetentionPolicy | None = None
     """Which of them are removed, too; with ``dry_run`` that is only said."""
     dry_run: bool = False
+    stored: bool = False
+    """Of a cluster: what repositories have, too."""
 
 
 class Backend(Protocol):

@@ -210,6 +210,11 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
 )
 @click.option("--dry-run", is_flag=True, help="With --retain: only say what would be removed.")
 @agent_option
+@click.option(
+    "--stored",
+    is_flag=True,
+    help="With --cluster: what the agents' repositories have, too; --retain and --remove take it last.",
+)
 @cluster_option
 @node_option
 @connection_options
@@ -223,6 +228,7 @@ def checkpoints(
     released: str | None,
     policy: RetentionPolicy | None,
     dry_run: bool,
+    stored: bool,
     cluster: bool,
     form: str,
     **given: Any,
@@ -232,8 +238,10 @@ def checkpoints(
 
     if dry_run and policy is None:
         raise click.UsageError("--dry-run: only with --retain")
+    if stored and not cluster:
+        raise click.UsageError("--stored: only with --cluster; of this machine the --repository is listed anyway")
     read_selector(selector)  # before anything is removed or taken up
-    asked = Listing(_labels(labels), removed, released, selector, policy, dry_run)
+    asked = Listing(_labels(labels), removed, released, selector, policy, dry_run, stored)
     backend = backend_of(given, cluster=cluster)
     backend.refuse(given)
     backend.checkpoints(asked, form)

@@ -512,7 +512,12 @@ class Client(ActorCreation):
         return await at_nodes.verify(self._calls, wanted, node=node or where, seen=seen)
 
     async def checkpoints(
-        self, selector: str = "", *, node: str = "", labels: Mapping[str, str] | None = None
+        self,
+        selector: str = "",
+        *,
+        node: str = "",
+        labels: Mapping[str, str] | None = None,
+        stored: bool = False,
     ) -> list[Checkpoint]:
         """List the checkpoints of all nodes, each once, the latest first, as the nodes' agents last told of them.
 
@@ -521,13 +526,16 @@ class Client(ActorCreation):
                 ``model in (a,b)``, ``model notin (a,b)``, ``model``, ``!model``.
             node: only those on it, and only their copies there.
             labels: only those with all of these.
+            stored: also what the repositories of agents have that are heard of: each is listed now, by one of the
+                agents that have it, and is one copy, however many nodes share it.
 
         Raises:
             InvalidArgument: the selector is malformed.
             NoSuchNode: no agent has ever dialled from it.
+            OrderFailed: a repository cannot be listed.
             OperationError: the controller cannot be reached.
         """
-        return await at_nodes.listing(self._calls, selector, node, labels or {})
+        return await at_nodes.listing(self._calls, selector, node, labels or {}, stored=stored)
 
     async def nodes(self) -> list[NodeStatus]:
         """List the nodes that agents have dialled from.

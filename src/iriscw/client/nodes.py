@@ -21,6 +21,9 @@ from iriscw.proto.iriscw.v1 import (
     DeleteCheckpointRequest,
     JobRef,
     ListNodeCheckpointsRequest,
+    ListNodesRequest,
+    ListNodesResponse,
+    ListRepositoryRequest,
     MoveCheckpointRequest,
     NodeCheckpoint,
     NodeStatus as WireNodeStatus,
@@ -33,7 +36,7 @@ from iriscw.proto.iriscw.v1 import (
 UNDO_PATIENCE_S: Final = 300.0
 """What a cancelled order may take to be undone, before it is left to itself: it is undone all the same."""
 
-DONE: Final = ("frozen", "copied", "thawed", "removed", "moved", "verified")
+DONE: Final = ("frozen", "copied", "thawed", "removed", "moved", "verified", "listed")
 """Outcomes of orders that came to their end."""
 
 Seen = Callable[[OrderStatus], None]
@@ -43,7 +46,11 @@ PlacedRequest: TypeAlias = (
     | DeleteCheckpointRequest
     | MoveCheckpointRequest
     | VerifyCheckpointRequest
+    | ListRepositoryRequest
 )
+
+STORED: Final = "repository"
+"""Where a copy lies that a repository has, in the place of a tier's name."""
 
 
 @attrs.frozen
@@ -52,7 +59,7 @@ class CheckpointCopy:
 
     node: str
     tier: str
-    """``ram``, ``disk``, or ``path:`` and a folder."""
+    """``ram``, ``disk``, or ``path:`` and a folder; ``repository``: that of this node's agent."""
     size_bytes: int
     trouble: str = ""
     """Why it cannot be used; empty if it can."""
@@ -147,6 +154,9 @@ class Checkpoint:
     async def delete(self) -> None:
         """Remove all of its ``copies``, one node after the other; the first that cannot be removed is the error.
 
+        A node's agent removes what its repository has, too. Where the listing was asked for what is ``stored``, that
+        comes last: first all copies on nodes go, and the repositories have it until then.
+
         Raises:
             AgentAway: a node's agent is not heard of now.
             CheckpointNeeded: a suspended task goes on from it.
@@ -155,9 +165,13 @@ class Checkpoint:
         """
         if self._calls is None:
             raise InvalidArgument("this checkpoint was not given by a client")
-        for node in dict.fromkeys(copy.node for copy in self.copies):
+        storing = dict.fromkeys(copy.node for copy in self.copies if copy.tier == STORED)
+        holding = dict.fromkeys(copy.node for copy in self.copies if copy.tier != STORED)
+        for node, here_only in (*((node, bool(storing)) for node in holding), *((node, False) for node in storing)):
             key = uuid.uuid4().hex
-            request = DeleteCheckpointRequest(idempotency_key=key, checkpoint_id=self.id, node=node)
+            request = DeleteCheckpointRequest(
+                idempotency_key=key, checkpoint_id=self.id, node=node, here_only=here_only
+            )
             await follow(self._calls, "DeleteCheckpoint", request, key, None)
 
 
@@ -272,15 +286,31 @@ def checkpoint_request(
     )
 
 
-async def listing(calls: MethodCalls, selector: str, node: str, labels: Mapping[str, str]) -> list[Checkpoint]:
-    """List checkpoints, the latest first."""
-    request = ListNodeCheckpointsRequest(node=node, labels=dict(labels), selector=selector)
+async def listing(
+    calls: MethodCalls, selector: str, node: str, labels: Mapping[str, str], *, stored: bool = False
+) -> list[Checkpoint]:
+    """List checkpoints, the latest first; see :meth:`Client.checkpoints`."""
+    stored_by = await _list_repositories(calls, node) if stored else []
+    request = ListNodeCheckpointsRequest(node=node, labels=dict(labels), selector=selector, stored_by=stored_by)
     found: dict[str, Checkpoint] = {}  # a stream that broke begins anew
     async with aclosing(calls.stream("ListNodeCheckpoints", lambda: request, NodeCheckpoint)) as sent:
         async for each in sent:
             one = checkpoint(each, calls)
             found[one.id] = one
     return sorted(found.values(), key=lambda each: (-each.sealed_at_ms, each.id))
+
+
+async def _list_repositories(calls: MethodCalls, node: str) -> list[str]:
+    """Have each repository listed by one agent that has it; return their nodes."""
+    reply = await calls.ask("ListNodes", ListNodesRequest(), ListNodesResponse)
+    agents: dict[str, str] = {}
+    for each in sorted(map(node_status, reply.nodes), key=lambda each: each.node):
+        if each.repository and each.state == "CONNECTED" and node in ("", each.node):
+            agents.setdefault(each.repository, each.node)
+    for name in agents.values():
+        key = uuid.uuid4().hex
+        await follow(calls, "ListRepository", ListRepositoryRequest(idempotency_key=key, node=name), key, None)
+    return [*agents.values()]
 
 
 async def follow(

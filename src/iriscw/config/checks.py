@@ -88,6 +88,36 @@ def _check_agent(full: Tree, found: Findings) -> None:
     if _at(full, "agent", "enabled") is True and "coreweave" not in full["platform"]:
         text = "a DaemonSet needs a cluster: on this machine run `iriscw agent serve`"
         found.add(ProblemKind.CONTRADICTION, ("agent", "enabled"), text)
+    _check_agent_keys(full, found)
+    bounds = [_at(full, "agent", "retain", name) for name in _RETAIN_BOUNDS]
+    if _at(full, "agent", "retain", "per") not in ("", INVALID) and all(bound == 0 for bound in bounds):
+        text = "nothing is bounded: set max_checkpoints or max_total_size"
+        found.add(ProblemKind.CONTRADICTION, ("agent", "retain", "per"), text)
+
+
+def _check_agent_keys(full: Tree, found: Findings) -> None:
+    """Compare the keys that are named with what they are for. A key that nobody would use is a mistake: whoever named
+    it believes that checkpoints are protected.
+    """
+    repository, secret = _at(full, "agent", "repository"), _at(full, "agent", "repository_keys", "secret")
+    named = {name: _at(full, "agent", "repository_keys", name) for name in _KEYS}
+    if not known(repository, secret, *named.values()):
+        return
+    path = ("agent", "repository_keys")
+    for name in [name for name, value in named.items() if value and not secret]:
+        found.add(ProblemKind.CONTRADICTION, (*path, name), "of which Secret? Set agent.repository_keys.secret")
+    if secret and not any(named.values()):
+        text = f"no key of it is used: set {', '.join(_KEYS)}, or some of them"
+        found.add(ProblemKind.CONTRADICTION, (*path, "secret"), text)
+    if secret and not repository:
+        text = "there is no repository whose checkpoints it would protect: set agent.repository"
+        found.add(ProblemKind.CONTRADICTION, (*path, "secret"), text)
+    if not any(named.values()) and _at(full, "agent", "accept_unprotected") is True:
+        text = "what has no signature and is not encrypted is fetched anyway where no keys are named"
+        found.add(ProblemKind.CONTRADICTION, ("agent", "accept_unprotected"), text)
+    if not repository and _at(full, "agent", "storage_secret") not in ("", INVALID):
+        text = "there is no repository that it would be for: set agent.repository"
+        found.add(ProblemKind.CONTRADICTION, ("agent", "storage_secret"), text)
 
 
 def _check_names(full: Tree, groups: Tree, found: Findings) -> None:
@@ -253,6 +283,8 @@ def _word(value: Any) -> str:
     return str(getattr(value, "value", value))
 
 
+_KEYS: Final = ("sign_with", "trust", "encrypt_with", "decrypt_with")
+_RETAIN_BOUNDS: Final = ("max_checkpoints", "max_total_size_bytes", "max_checkpoint_size_bytes", "max_age")
 _GROUP_CHECKS: Final = (
     *(_check_slices, _check_device, _check_template, _check_pool, _check_node, _check_local_node),
     *(_check_runtime, _check_group_lease),

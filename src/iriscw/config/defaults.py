@@ -126,6 +126,17 @@ _AGENT: Final[dict[str, Any]] = {
     "runtime_class": "kybernate",
     "gpu_runtime_class": "",
     "gpu_libraries": "",
+    "repository": "",
+    "storage_secret": "",
+    "repository_keys": {"secret": "", "sign_with": "", "trust": "", "encrypt_with": "", "decrypt_with": ""},
+    "accept_unprotected": False,
+    "retain": {
+        "max_checkpoints": 0,
+        "max_total_size_bytes": 0,
+        "max_checkpoint_size_bytes": 0,
+        "max_age": 0,
+        "per": "",
+    },
 }
 
 _JOURNAL_DIR: Final = {PlatformKind.COREWEAVE: "/var/lib/iris/journal", PlatformKind.LOCAL: "journal"}

@@ -61,6 +61,13 @@ _ENDPOINT = Text(
 )
 _REGION = Text(pattern=r"[A-Za-z0-9][A-Za-z0-9-]*", meaning="a region: letters, digits and '-'")
 _URI = Text(pattern=r"(file|gs|s3)://\S+", meaning="a file://, s3:// or gs:// address")
+_BUCKET_URI = Text(pattern=r"(gs|s3)://\S+", meaning="an s3:// or gs:// address")
+_SECRET_KEY = Text(
+    pattern=r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,252}", meaning="a key of a Secret: letters, digits, '-', '_', '.'"
+)
+_CHECKPOINT_LABEL = Text(
+    pattern=r"[A-Za-z0-9]([A-Za-z0-9_./-]{0,61}[A-Za-z0-9])?", meaning="a label of checkpoints, such as job"
+)
 _WORD = Text(pattern=r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", meaning="a label value such as H100")
 _VARIANT = attrs.evolve(_WORD, empty=False)
 _ENVIRONMENT = TextMap(
@@ -293,6 +300,41 @@ class BootstrapConfig:
 
 
 @attrs.frozen(kw_only=True)
+class AgentKeysConfig:
+    """Which keys of a Secret protect the agents' repository: their pods alone have them, and need all."""
+
+    secret: str = key(_OBJECT, "The Secret; empty: checkpoints are neither signed nor encrypted.")
+    sign_with: str = key(
+        _SECRET_KEY, "Its key, such as `sign.pem`, with the Ed25519 private key (PEM) that signs what is stored."
+    )
+    trust: str = key(
+        _SECRET_KEY,
+        "Its key, such as `trusted.pem`, with public keys (PEM): one of them must have signed what is fetched.",
+    )
+    encrypt_with: str = key(
+        _SECRET_KEY,
+        "Its key, such as `encrypt.key`, with 32 bytes in base64 that encrypt what is stored. What is fetched must be"
+        " encrypted, too.",
+    )
+    decrypt_with: str = key(
+        _SECRET_KEY, "Its key, such as `decrypt.keys`, with further keys, one on a line, for what they have encrypted."
+    )
+
+
+@attrs.frozen(kw_only=True)
+class AgentRetainConfig:
+    """What an agent keeps of the checkpoints of its node; the oldest go first. What its repository has stays."""
+
+    max_checkpoints: int = key(Whole(), "At most so many; 0: no bound.")
+    max_total_size_bytes: int = key(Size(), "At most so many bytes together; 0: no bound.", written="max_total_size")
+    max_checkpoint_size_bytes: int = key(Size(), "None that is larger; 0: no bound.", written="max_checkpoint_size")
+    max_age: int = key(Span(), "None that is older; 0: no bound.")
+    per: str = key(
+        _CHECKPOINT_LABEL, "The label by whose values the first two are counted, such as `job`; empty: all together."
+    )
+
+
+@attrs.frozen(kw_only=True)
 class AgentConfig:
     """The node agent on the machines of all groups, which freezes and thaws processes there. On `coreweave` only."""
 
@@ -316,6 +358,19 @@ class AgentConfig:
     gpu_libraries: str = key(
         _OPTIONAL_NODE_FOLDER, "Where on the node NVIDIA's libraries lie, if no runtime puts them into containers."
     )
+    repository: str = key(
+        _BUCKET_URI, "The object store that keeps checkpoints beyond their node, as `s3://bucket/prefix`; empty: none."
+    )
+    storage_secret: str = key(
+        _OBJECT,
+        "The Secret with credentials for it, which no other pod has: `credentials` (AWS), `credentials.json` (GCS).",
+        otherwise="`platform.coreweave.storage_secret`",
+    )
+    repository_keys: AgentKeysConfig = key(Section(AgentKeysConfig), "What signs and encrypts checkpoints there.")
+    accept_unprotected: bool = key(
+        Flag(), "Whether what nobody has signed or encrypted is fetched, too, for as long as there is some of it."
+    )
+    retain: AgentRetainConfig = key(Section(AgentRetainConfig), "What each agent keeps of its node's checkpoints.")
 
 
 @attrs.frozen(kw_only=True)

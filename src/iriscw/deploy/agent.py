@@ -12,6 +12,9 @@ All devices are its anyway; what it needs beside them is NVIDIA's libraries, whi
 image. NVIDIA's container runtime puts them into a container that asks for them by two variables (:data:`DRIVER`). Where
 that is not the nodes' own runtime, the pod names its class; where there is none, a folder of the node has them.
 
+What it stores beyond its node it may sign and encrypt. The keys for that are those of one Secret, which no other pod
+has: neither the controller's nor the workers', in which tasks run. Its command line names files, and holds no key.
+
 It goes where slices are, whatever taints they carry, and never where the controller is. Pods of a DaemonSet do not keep
 a machine of CoreWeave's busy. It is not moved: an update replaces one machine's agent at a time, and the next one takes
 up what the last one left.
@@ -27,9 +30,20 @@ from typing import Any, Final
 import attrs
 
 from iriscw.cloud.kube.manifests import NODE_VARIABLE
-from iriscw.cloud.kube.mounts import CA_DIR, CA_FILE, TOKEN_DIR, TOKEN_FILE, TOKEN_KEY
+from iriscw.cloud.kube.mounts import (
+    CA_DIR,
+    CA_FILE,
+    CONFIG_DIR,
+    STORAGE_DIR,
+    STORAGE_VARIABLES,
+    TOKEN_DIR,
+    TOKEN_FILE,
+    TOKEN_KEY,
+)
 from iriscw.cloud.kube.reviews import AGENT_AUDIENCE
 from iriscw.cloud.model import LABEL_CLUSTER_NAME, LABEL_MANAGED
+from iriscw.config.model import AgentRetainConfig
+from iriscw.config.quantities import format_duration
 from iriscw.deploy.installation import Installation
 from iriscw.deploy.names import AGENT, APP, AUTHORITY_SECRET, object_labels, pod_labels
 
@@ -58,6 +72,9 @@ TOKEN_S: Final = 3600
 """How long the token that the controller is shown is good. The kubelet renews it after four fifths of that."""
 
 PRIVATE_MODE: Final = 0o400
+
+KEYS_DIR: Final = f"{CONFIG_DIR}/repository-keys"
+"""Where the keys that sign and encrypt checkpoints lie, each under the name that it has in its Secret."""
 
 START_S: Final = 300
 PROBE_S: Final = 30
@@ -150,11 +167,34 @@ def command(installation: Installation) -> list[str]:
     words += ["--root", callers(installation), "--runtime-root", RUNTIME_STATE]
     for option, size_bytes in (("--ram-budget", agent.ram_budget_bytes), ("--disk-budget", agent.disk_budget_bytes)):
         words += [option, str(size_bytes)] if size_bytes else []
+    words += [*_repository(installation), *_retention(agent.retain)]
     plaintext = installation.controller.insecure_plaintext
     dialled = installation.config.defaults.bootstrap.controller_address
     address = dialled if plaintext or "://" in dialled else f"https://{dialled}"
     words += ["--controller", address, "--token-file", TOKEN_FILE]
     return [*words, *(["--insecure-plaintext"] if plaintext else ["--ca-file", CA_FILE])]
+
+
+def _repository(installation: Installation) -> list[str]:
+    """Say which repository it has, and which files protect what is stored there."""
+    agent = installation.config.agent
+    words = ["--repository", agent.repository] if agent.repository else []
+    for use, name in installation.repository_keys.items():
+        words += [f"--{use.replace('_', '-')}", f"{KEYS_DIR}/{name}"]
+    return [*words, *(["--accept-unprotected"] if agent.accept_unprotected else [])]
+
+
+def _retention(retain: AgentRetainConfig) -> list[str]:
+    """Say what is kept of the node's checkpoints, if that is bounded."""
+    bounds = {
+        "max-checkpoints": str(retain.max_checkpoints) if retain.max_checkpoints else "",
+        "max-total-size": str(retain.max_total_size_bytes) if retain.max_total_size_bytes else "",
+        "max-checkpoint-size": str(retain.max_checkpoint_size_bytes) if retain.max_checkpoint_size_bytes else "",
+        "max-age": format_duration(retain.max_age) if retain.max_age else "",
+        "per": retain.per,
+    }
+    policy = ",".join(f"{name}={value}" for name, value in bounds.items() if value)
+    return ["--retain", policy] if policy else []
 
 
 def callers(installation: Installation) -> str:
@@ -202,8 +242,24 @@ def _pod(installation: Installation) -> dict[str, Any]:
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
             {"name": "token", "projected": _token()},
             *([] if plaintext else [{"name": "ca", "secret": {"secretName": AUTHORITY_SECRET}}]),
+            *_secrets(installation),
         ],
     }
+
+
+def _secrets(installation: Installation) -> list[dict[str, Any]]:
+    """Return the volumes with credentials and keys for the repository. A key that is named has to be there: an agent
+    that starts without it would store what is not signed, or not encrypted.
+    """
+    volumes: list[dict[str, Any]] = []
+    if name := installation.repository_secret:
+        secret = {"secretName": name, "optional": True, "defaultMode": PRIVATE_MODE}
+        volumes.append({"name": "credentials", "secret": secret})
+    if keys := installation.repository_keys:
+        items = [{"key": each, "path": each} for each in dict.fromkeys(keys.values())]
+        source = {"secret": {"name": installation.config.agent.repository_keys.secret, "items": items}}
+        volumes.append({"name": "keys", "projected": {"defaultMode": PRIVATE_MODE, "sources": [source]}})
+    return volumes
 
 
 def _container(installation: Installation, image: str) -> dict[str, Any]:
@@ -234,15 +290,23 @@ def _container(installation: Installation, image: str) -> dict[str, Any]:
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
             {"name": "token", "mountPath": TOKEN_DIR, "readOnly": True},
             *([] if plaintext else [{"name": "ca", "mountPath": CA_DIR, "readOnly": True}]),
+            *(
+                {"name": each["name"], "mountPath": _SECRET_DIRS[each["name"]], "readOnly": True}
+                for each in _secrets(installation)
+            ),
         ],
     }
+
+
+_SECRET_DIRS: Final = {"credentials": STORAGE_DIR, "keys": KEYS_DIR}
 
 
 def _environment(installation: Installation) -> list[dict[str, Any]]:
     # The name that the API server has for the node: the only one that the controller believes.
     node = {"name": NODE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     libraries = (("LD_LIBRARY_PATH", path) for path in _libraries(installation))
-    said = [*DRIVER.items(), *libraries, *installation.store_variables.items()]
+    credentials = [STORAGE_VARIABLES[installation.repository_scheme]] if installation.repository_secret else []
+    said = [*DRIVER.items(), *libraries, *installation.store_variables.items(), *credentials]
     return [node, *({"name": name, "value": value} for name, value in said)]
 
 

@@ -281,6 +281,11 @@ async def missing_secrets(objects: Objects, installation: Installation) -> tuple
         wanted[platform.image_pull_secret] = "not needed if all images are public"
     if platform.storage_secret and (installation.uses("s3") or installation.uses("gs")):
         wanted[platform.storage_secret] = "with the object store's credentials"
+    if installation.repository_secret:
+        wanted.setdefault(installation.repository_secret, "with the credentials of the agents' repository")
+    if installation.repository_keys:
+        hint = "no agent starts without the keys of its repository"
+        wanted[installation.config.agent.repository_keys.secret] = hint
     missing = []
     for name, hint in wanted.items():
         if await objects.get(f"/api/v1/namespaces/{installation.namespace}/secrets/{name}") is None:

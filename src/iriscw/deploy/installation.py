@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from iriscw.cloud.kube.mounts import CONFIG_DIR
+from iriscw.cloud.kube.mounts import CONFIG_DIR, STORAGE_VARIABLES
 from iriscw.config.model import ClusterConfig, CoreweaveControllerConfig, CoreweavePlatformConfig, TaskRuntimeKind
 from iriscw.deploy.errors import NotInstallable
 from iriscw.deploy.names import worker_priority_class
@@ -86,6 +86,24 @@ class Installation:
         """Tell whether bundles or the journal's copy are kept in a store of this kind."""
         controller = self.config.controller
         return any(url.startswith(f"{scheme}://") for url in (controller.bundle_prefix, controller.replica_prefix))
+
+    @property
+    def repository_scheme(self) -> str:
+        """Which kind of store the agents' repository is; empty: there are no agents, or they have none."""
+        agent = self.config.agent
+        return agent.repository.partition("://")[0] if agent.enabled else ""
+
+    @property
+    def repository_secret(self) -> str:
+        """The Secret with the agents' credentials for their repository, if there is one."""
+        named = self.config.agent.storage_secret or self.platform.storage_secret
+        return named if self.repository_scheme in STORAGE_VARIABLES else ""
+
+    @property
+    def repository_keys(self) -> dict[str, str]:
+        """The keys that protect the agents' repository: by what they do, which key of their Secret it is."""
+        keys, order = self.config.agent.repository_keys, ("sign_with", "trust", "encrypt_with", "decrypt_with")
+        return {use: name for use in order if (name := getattr(keys, use))} if self.repository_scheme else {}
 
 
 def names_registry(image: str) -> bool:

@@ -92,12 +92,14 @@ def _configured_port(installation: Installation) -> list[int]:
 
 def agent_policy(installation: Installation) -> dict[str, Any]:
     """Write the node agents' policy: nobody talks to them over a network, and they to the controller alone, and to the
-    store that they are told of, if any: by what they run around a freeze, since they open none themselves.
+    store that they are told of, if any: their repository, and what they run around a freeze.
     """
     pods = {"matchLabels": {APP: AGENT}}
     names = {"ports": [_port(DNS, "UDP"), _port(DNS)]}
     door = {"to": [{"podSelector": {"matchLabels": selector()}}], "ports": [_port(installation.controller.port)]}
-    store = [{"ports": [_port(each)]} for each in _configured_port(installation)]
+    configured, scheme = _configured_port(installation), installation.repository_scheme
+    others = [HTTPS] if scheme and not (configured and scheme == "s3") else []
+    store = [{"ports": [_port(each)]} for each in dict.fromkeys([*configured, *others])]
     return _policy(installation, AGENT, pods, ingress=[], egress=[door, names, *store])
 
 

@@ -198,6 +198,7 @@ async def _reasons_to_stay(
         source = Source(f"{root}/namespaces/{installation.namespace}/{plural}", "")
         everything += await _listed(objects, source)
     known = {*EVERYWHERE, STATE_CLAIM, installation.platform.image_pull_secret, installation.platform.storage_secret}
+    known |= {installation.config.agent.storage_secret, installation.config.agent.repository_keys.secret}
     known |= {text.partition("/")[0] for text in installation.config.defaults.task_secrets.values()}
     return [f"{each['metadata']['name']} in it belongs to somebody else" for each in _foreign(everything, known)]
 

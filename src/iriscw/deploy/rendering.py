@@ -85,7 +85,7 @@ def _agent(installation: Installation) -> Iterator[tuple[Mapping[str, Any], str]
             "Pods of this class can be frozen: their runtime asks the node's agent.",
         )
     if installation.controller.network_policy:
-        text = "Nobody talks to the node agents over a network, and they to nobody but the controller."
+        text = "Nobody talks to the node agents over a network, and they to nobody but the controller and their store."
         yield network.agent_policy(installation), text
     text = "The node agents, privileged: they freeze and thaw processes. docs/agent.md has each right with its reason."
     yield agent.daemon_set(installation), text

@@ -52,6 +52,12 @@ def _head(installation: Installation) -> str:
         lines.append(f"#   {platform.image_pull_secret}: .dockerconfigjson (of type kubernetes.io/dockerconfigjson)")
     if platform.storage_secret:
         lines.append(f"#   {platform.storage_secret}: credentials (S3), credentials.json (Google)")
+    if installation.repository_secret not in ("", platform.storage_secret):
+        lines.append(f"#   {installation.repository_secret}: likewise, of the agents' repository")
+    if keys := installation.repository_keys:
+        lines.append(
+            f"#   {installation.config.agent.repository_keys.secret}: {', '.join(dict.fromkeys(keys.values()))}"
+        )
     return "\n".join(lines)
 
 

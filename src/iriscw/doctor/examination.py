@@ -131,7 +131,9 @@ class Examination:
 
     async def _look_beside(self) -> None:
         """Look at what does not need the cluster."""
-        self.findings += await look_at_stores(self._installation.config.controller, self._opener)
+        config = self._installation.config
+        repository = config.agent.repository if config.agent.enabled else ""
+        self.findings += await look_at_stores(config.controller, self._opener, repository=repository)
         self.findings += look_at_types(self._installation.config)
 
 

@@ -22,7 +22,8 @@ from iriscw.cloud.model import CloudError
 from iriscw.deploy.installation import Installation, names_registry
 from iriscw.deploy.names import AUTHORITY_KEY, AUTHORITY_SECRET, CONTROLLER_SECRETS, METRICS_KEY, METRICS_SECRET
 from iriscw.deploy.secrets import PAIR, TOKENS
-from iriscw.doctor.findings import Finding, ok, unseen, warning, wrong
+from iriscw.doctor.findings import Finding, Health, ok, unseen, warning, wrong
+from iriscw.doctor.repository_keys import judge_texts
 
 PULL_TYPE: Final = "kubernetes.io/dockerconfigjson"
 PULL_KEY: Final = ".dockerconfigjson"
@@ -50,7 +51,7 @@ class Wanted:
 
 
 def wanted(installation: Installation) -> tuple[Wanted, ...]:
-    """Return the Secrets that this configuration refers to, the pull secret aside."""
+    """Return the Secrets that this configuration refers to, the pull secret and keys of a repository aside."""
     plaintext, platform = installation.controller.insecure_plaintext, installation.platform
     found = []
     if installation.config.controller.secrets_dir:
@@ -68,6 +69,11 @@ def wanted(installation: Installation) -> tuple[Wanted, ...]:
         made = "".join(f" --from-file={each}=FILE" for each in files)
         advice = f"kubectl -n {installation.namespace} create secret generic {name}{made}"
         found.append(Wanted(name, files, "without it pods have no credentials for the object store", advice))
+    if installation.repository_secret and not (installation.repository_secret == platform.storage_secret and files):
+        name, file = installation.repository_secret, STORAGE_VARIABLES[installation.repository_scheme][1]
+        key = file.rpartition("/")[2]
+        advice = f"kubectl -n {installation.namespace} create secret generic {name} --from-file={key}=FILE"
+        found.append(Wanted(name, (key,), "without it agents have no credentials for their repository", advice))
     return (*found, *_of_tasks(installation))
 
 
@@ -85,6 +91,8 @@ def _of_tasks(installation: Installation) -> Iterable[Wanted]:
 async def look_at_secrets(objects: Objects, installation: Installation) -> list[Finding]:
     """Look at all of them, one finding each. What may not be looked at is told as that."""
     found = [await _look_at(objects, installation, each) for each in wanted(installation)]
+    if installation.repository_keys:
+        found.append(await _look_at_keys(objects, installation))
     if installation.platform.image_pull_secret:
         found.append(await _look_at_pull_secret(objects, installation))
     return found
@@ -95,6 +103,14 @@ async def _look_at(objects: Objects, installation: Installation, secret: Wanted)
         return judge_secret(secret, await objects.get(_path(installation, secret.name)))
     except CloudError as error:
         return unseen(f"secret {secret.name}", error)
+
+
+async def _look_at_keys(objects: Objects, installation: Installation) -> Finding:
+    name = installation.config.agent.repository_keys.secret
+    try:
+        return judge_keys(installation, await objects.get(_path(installation, name)))
+    except CloudError as error:
+        return unseen(f"secret {name}", error)
 
 
 async def _look_at_pull_secret(objects: Objects, installation: Installation) -> Finding:
@@ -115,6 +131,18 @@ def judge_secret(secret: Wanted, thing: Thing | None) -> Finding:
     if missing:
         return wrong(check, f"it has no {', no '.join(missing)}: {secret.use}", secret.advice)
     return ok(check, f"it has {', '.join(secret.keys)}")
+
+
+def judge_keys(installation: Installation, thing: Thing | None) -> Finding:
+    """Judge the Secret with the keys of the agents' repository: whether they are there, and are such keys."""
+    keys = installation.config.agent.repository_keys
+    names = tuple(dict.fromkeys(installation.repository_keys.values()))
+    made = "".join(f" --from-file={each}=FILE" for each in names)
+    advice = f"kubectl -n {installation.namespace} create secret generic {keys.secret}{made}"
+    found = judge_secret(Wanted(keys.secret, names, "no agent starts without it", advice), thing)
+    if thing is None or found.verdict is not Health.OK:
+        return found
+    return judge_texts(found.check, installation.repository_keys, _data(thing))
 
 
 def judge_pull_secret(installation: Installation, thing: Thing | None) -> Finding:
@@ -140,7 +168,8 @@ def judge_pull_secret(installation: Installation, thing: Thing | None) -> Findin
 def registries_of(installation: Installation) -> tuple[str, ...]:
     """Return the registries from which this configuration's images are pulled; at least one."""
     config = installation.config
-    images = (config.controller.image, config.defaults.bootstrap.docker_image)
+    agents = [config.agent.image] if config.agent.enabled else []
+    images = (config.controller.image, config.defaults.bootstrap.docker_image, *agents)
     return tuple(dict.fromkeys(_registry(installation.image(image)) for image in images))
 
 

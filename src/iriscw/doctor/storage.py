@@ -49,6 +49,8 @@ ELSEWHERE: Final = (
     "a folder belongs to the machine or pod it is on, where it may be fine; what all reach is an s3:// or gs:// one"
 )
 
+REPOSITORY_KEY: Final = "agent.repository"
+
 Opener = Callable[[str], ObjectStore]
 
 
@@ -56,11 +58,14 @@ class StoreMisbehaves(OperationError):
     """A store does not do what it says, or what iriscw needs."""
 
 
-async def look_at_stores(controller: ControllerVmConfig, opener: Opener = open_store) -> list[Finding]:
-    """Try each store that the configuration names, one finding each."""
+async def look_at_stores(
+    controller: ControllerVmConfig, opener: Opener = open_store, *, repository: str = ""
+) -> list[Finding]:
+    """Try each store that the configuration names, the agents' ``repository`` too, one finding each."""
     named: dict[str, list[str]] = {}
-    for key in ("bundle_prefix", "replica_prefix"):
-        if url := getattr(controller, key):
+    said = {"bundle_prefix": controller.bundle_prefix, "replica_prefix": controller.replica_prefix}
+    for key, url in {**said, REPOSITORY_KEY: repository}.items():
+        if url:
             named.setdefault(url, []).append(key)
     if not named:
         return [ok("storage", "none is configured: bundles are kept beside the journal")]
@@ -171,6 +176,9 @@ def _judge(url: str, check: str, keys: str, error: Exception) -> Finding:
     match error:
         case StoreAccessDenied() | StoreUnreachable() if urlsplit(url).scheme == "file":
             return warning(check, f"it cannot be used from here: {text}", ELSEWHERE)
+        case StoreAccessDenied() if keys == REPOSITORY_KEY:  # whoever asks need not be who may
+            advice = "the agents may have credentials of their own (agent.storage_secret): look at their log, too"
+            return warning(check, f"it cannot be used from here: {text}", advice)
         case NoStoreCredentials():
             advice = f"give them ({_credentials_of(url)}); pods may have others"
             return wrong(check, f"there are no credentials here: {text}", advice)

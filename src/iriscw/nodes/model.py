@@ -53,6 +53,9 @@ REFUSED = "refused"
 
 REMOVED = "removed"
 VERIFIED = "verified"
+LISTED = "listed"
+STORED = "repository"
+"""Where a copy lies that a repository has, in the place of a tier's name."""
 UNKNOWN = "unknown"
 """The outcome of an order of which nobody can say what became: its agent is another one now."""
 
@@ -241,9 +244,10 @@ class ThawOrder:
 
 @attrs.frozen
 class RemoveOrder:
-    """Remove a checkpoint."""
+    """Remove a checkpoint; ``here_only``: not what the agent's repository has of it."""
 
     checkpoint: str
+    here_only: bool = False
 
 
 @attrs.frozen
@@ -268,8 +272,13 @@ class VerifyOrder:
 
 
 @attrs.frozen
+class ListOrder:
+    """List what the agent's repository has: its reports have that from then on, as it was."""
+
+
+@attrs.frozen
 class Order:
-    """What one agent is to do: exactly one of the last five. The operation's id is the order's."""
+    """What one agent is to do: exactly one of the last six. The operation's id is the order's."""
 
     operation: str
     freeze: FreezeOrder | None = None
@@ -277,6 +286,7 @@ class Order:
     remove: RemoveOrder | None = None
     move: MoveOrder | None = None
     verify: VerifyOrder | None = None
+    listing: ListOrder | None = None
 
     @property
     def kind(self) -> str:
@@ -287,12 +297,15 @@ class Order:
             "remove": self.remove,
             "move": self.move,
             "verify": self.verify,
+            "list": self.listing,
         }
         return next(kind for kind, order in asked.items() if order is not None)
 
     @property
     def checkpoint(self) -> str:
-        """The checkpoint that it makes or uses."""
+        """The checkpoint that it makes or uses; empty if it is of none."""
+        if self.listing is not None:
+            return ""
         used = self.thaw or self.remove or self.move or self.verify
         return self.operation if used is None else used.checkpoint
 

@@ -53,7 +53,7 @@ from iriscw.runtime.vocabulary import (
 AGAIN = 1 * SECOND
 """Before a full mailbox is told again."""
 
-PREFIXES = {"freeze": "ck", "thaw": "th", "remove": "rm", "move": "mv", "verify": "vf"}
+PREFIXES = {"freeze": "ck", "thaw": "th", "remove": "rm", "move": "mv", "verify": "vf", "list": "ls"}
 """Of the ids of operations: a checkpoint has the id of the freeze that made it."""
 
 

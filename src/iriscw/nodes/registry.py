@@ -7,7 +7,7 @@ as soon as the agents have dialled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
@@ -15,16 +15,16 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from iriscw.nodes.model import CheckpointRow, NodeState, NodeView
+from iriscw.nodes.model import STORED, CheckpointRow, NodeState, NodeView
 from iriscw.runtime.vocabulary import MILLISECOND
 
 SLICE_ROWS: Final = 1024
 SLICE_ENTRIES: Final = 256
 """What one step of a join takes at most: about two milliseconds."""
 
-_Place: TypeAlias = tuple[str, bool, bool, str, int, int]
-"""A row as the order goes: the checkpoint, whether it cannot be read, whether its node is not heard of, the node, and
-where the row is."""
+_Place: TypeAlias = tuple[str, bool, bool, bool, str, int, int]
+"""A row as the order goes: the checkpoint, whether it cannot be read, whether its node is not heard of, whether a
+repository has it, the node, and where the row is."""
 
 
 @attrs.frozen
@@ -39,7 +39,9 @@ class NodeCopy:
 
 @attrs.frozen
 class RegisteredCheckpoint:
-    """A checkpoint with all of its copies; the first one is that to use: readable, and on a node that is heard of."""
+    """A checkpoint with all of its copies; the first one is that to use: readable, on a node that is heard of, and
+    rather in a tier of it than in its repository.
+    """
 
     checkpoint: str
     copies: tuple[NodeCopy, ...]
@@ -50,8 +52,11 @@ class RegisteredCheckpoint:
         return self.copies[0]
 
 
-def joined(views: Sequence[NodeView]) -> Iterator[tuple[RegisteredCheckpoint, ...]]:
+def joined(views: Sequence[NodeView], stored_by: Container[str] = ()) -> Iterator[tuple[RegisteredCheckpoint, ...]]:
     """Yield each checkpoint once, by id, in slices, of which the first ones are empty.
+
+    What agents have told of their repositories is as old as the order to list that, and several may have told of one.
+    So it is left out but for nodes that have just been asked: ``stored_by``.
 
     No step takes more than some milliseconds, however many checkpoints there are, so whoever walks along can let others
     have their turn between two slices. Rows are put in order by runs, which are merged; a row takes 0.1 KiB for as long
@@ -60,7 +65,7 @@ def joined(views: Sequence[NodeView]) -> Iterator[tuple[RegisteredCheckpoint, ..
     runs: list[list[_Place]] = []
     for number, view in enumerate(views):
         for at in range(0, len(view.facts), SLICE_ROWS):
-            runs.append(_run(view, number, at))
+            runs.append(_run(view, number, at, stored=view.node in stored_by))
             yield ()
     found: list[RegisteredCheckpoint] = []
     for checkpoint, copies in groupby(merge(*runs), itemgetter(0)):
@@ -71,14 +76,14 @@ def joined(views: Sequence[NodeView]) -> Iterator[tuple[RegisteredCheckpoint, ..
     yield tuple(found)
 
 
-def _run(view: NodeView, number: int, start: int) -> list[_Place]:
+def _run(view: NodeView, number: int, start: int, *, stored: bool) -> list[_Place]:
     """Return the next rows of a view, in order; of one node the order is its agent's."""
     unknown = view.state is NodeState.UNKNOWN
     facts = view.facts[start : start + SLICE_ROWS]
     return sorted(
-        (fact.checkpoint, bool(fact.trouble), unknown, view.node, at, number)
+        (fact.checkpoint, bool(fact.trouble), unknown, fact.tier == STORED, view.node, at, number)
         for at, fact in enumerate(facts, start)
-        if isinstance(fact, CheckpointRow)
+        if isinstance(fact, CheckpointRow) and (stored or fact.tier != STORED)
     )
 
 

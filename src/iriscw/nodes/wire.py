@@ -22,6 +22,7 @@ from iriscw.nodes.model import (
     FactKey,
     FreezeOrder,
     GpuRow,
+    ListOrder,
     MoveOrder,
     OperationRow,
     Order,
@@ -359,7 +360,9 @@ def _order(order: Order) -> v1.AgentOrder:
             repository=thaw.repository,
         )
     elif order.remove is not None:
-        message.remove = v1.RemoveCheckpointRequest(checkpoint_id=order.remove.checkpoint)
+        message.remove = v1.RemoveCheckpointRequest(
+            checkpoint_id=order.remove.checkpoint, here_only=order.remove.here_only
+        )
     elif order.move is not None:
         move = order.move
         message.move = v1.MoveRequest(
@@ -367,6 +370,8 @@ def _order(order: Order) -> v1.AgentOrder:
         )
     elif order.verify is not None:
         message.verify = v1.OrderedVerify(checkpoint_id=order.verify.checkpoint)
+    elif order.listing is not None:
+        message.listing = v1.OrderedListing()
     return message
 
 
@@ -409,11 +414,13 @@ def _read_order(message: v1.AgentOrder) -> Order | None:
         asks = ThawOrder(thaw.checkpoint_id, thaw.force, new_numbers, _pairs(thaw.gpus), thaw.repository)
         return Order(message.operation_id, thaw=asks)
     if message.remove is not None:
-        return Order(message.operation_id, remove=RemoveOrder(message.remove.checkpoint_id))
+        return Order(message.operation_id, remove=RemoveOrder(message.remove.checkpoint_id, message.remove.here_only))
     if message.move is not None:
         move = message.move
         wanted = MoveOrder(move.checkpoint_id, move.tier, move.keep, move.repository)
         return Order(message.operation_id, move=wanted)
     if message.verify is not None:
         return Order(message.operation_id, verify=VerifyOrder(message.verify.checkpoint_id))
+    if message.listing is not None:
+        return Order(message.operation_id, listing=ListOrder())
     return None

@@ -9,8 +9,9 @@ import pytest
 
 from iriscw._errors import InvalidArgument
 from iriscw.controller.doors import agents as door
+from iriscw.controller.doors.freezing import NodesDoor
 from iriscw.controller.tokens import AgentPrincipal
-from iriscw.nodes.errors import NodeConnected, NodeSaysTooMuch, NoSuchNode, OrderKeyReused
+from iriscw.nodes.errors import CheckpointUnknown, NodeConnected, NodeSaysTooMuch, NoSuchNode, OrderKeyReused
 from iriscw.nodes.messages import ORDERS, AbandonOrders, CountOrders
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
@@ -242,6 +243,61 @@ async def test_a_move_is_ordered(world):
             request = v1.MoveCheckpointRequest(idempotency_key="k2", checkpoint_id="ck-1", **wrong)
             with pytest.raises(InvalidArgument, check=that(names=repr(wrong["tier"]))):
                 await world.call("MoveCheckpoint", request, v1.OrderStatus)
+
+
+async def test_what_a_repository_has_is_listed_by_an_order(world, monkeypatch):
+    """The agent tells of it; it is shown for a node that is named, counts as no copy of that, and is removed there,
+    unless the job that its labels name needs it.
+    """
+    asked = []
+
+    async def refuse_needed(self, checkpoint, row):
+        asked.append((row.tier, dict(row.labels)))
+
+    monkeypatch.setattr(NodesDoor, "_refuse_needed", refuse_needed)
+    stored = v1.CheckpointView(checkpoint_id="ck-1", tier="repository", size_bytes=4, labels={"model": "a"})
+    request = v1.ListRepositoryRequest(idempotency_key="k", node="n1")
+    async with dialled(world, hello()) as (call, _):
+        await call.receive()
+        await call.send(report())
+        await call.receive()
+        await until_state(world, v1.NodeState.CONNECTED)
+        placed = await world.call("ListRepository", request, v1.OrderStatus)
+        assert await world.call("ListRepository", request, v1.OrderStatus) == placed
+        for other in ({"node": "n2"}, {"node": ""}):
+            with pytest.raises(OrderKeyReused):
+                await world.call(
+                    "ListRepository", v1.ListRepositoryRequest(idempotency_key="k", **other), v1.OrderStatus
+                )
+        (order,) = (await call.receive()).orders.begin
+        assert (order.operation_id, order.listing) == (placed.operation_id, v1.OrderedListing())
+        end = v1.OrderEnd(operation_id=placed.operation_id, end=v1.OperationEnd(outcome="listed"))
+        await call.send(report(2, checkpoints=[stored], orders=[end]))
+        watched = v1.WatchOrderRequest(operation_id=placed.operation_id)
+        statuses = await world.stream("WatchOrder", watched, v1.OrderStatus)
+        assert statuses[-1].view.end.outcome == "listed"
+
+        async def listed(**words):
+            request = v1.ListNodeCheckpointsRequest(**words)
+            found = await world.stream("ListNodeCheckpoints", request, v1.NodeCheckpoint)
+            return [(each.node, each.checkpoint.checkpoint_id, each.checkpoint.tier) for each in found]
+
+        assert await listed() == await listed(stored_by=["n2"]) == []
+        assert await listed(stored_by=["n1"]) == [("n1", "ck-1", "repository")]
+        assert (await until_state(world, v1.NodeState.CONNECTED)).checkpoints == 0
+        with pytest.raises(CheckpointUnknown):
+            await world.call(
+                "DeleteCheckpoint",
+                v1.DeleteCheckpointRequest(idempotency_key="d", checkpoint_id="ck-1"),
+                v1.OrderStatus,
+            )
+        for number, here_only in enumerate((True, False)):
+            about = {"idempotency_key": f"d{number}", "checkpoint_id": "ck-1", "node": "n1", "here_only": here_only}
+            await world.call("DeleteCheckpoint", v1.DeleteCheckpointRequest(**about), v1.OrderStatus)
+            while not (answer := await call.receive()).orders or not answer.orders.begin:
+                pass
+            assert answer.orders.begin[0].remove.here_only is here_only
+        assert asked == [("repository", {"model": "a"})] * 2
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ class NodeDoor(v1.NodeAgentBase):
 
     async def remove(self, message: v1.RemoveCheckpointRequest) -> v1.RemoveCheckpointResponse:
         """Remove a checkpoint."""
-        await self._agent.remove(message.checkpoint_id)
+        await self._agent.remove(message.checkpoint_id, here_only=message.here_only)
         return v1.RemoveCheckpointResponse()
 
     async def capabilities(self, message: v1.CapabilitiesRequest) -> v1.CapabilitiesResponse:

@@ -33,7 +33,7 @@ from iriscw.agent.errors import GuardUnknown, ProcessOutOfReach
 from iriscw.agent.fetching import fetched
 from iriscw.agent.operation_views import RunningOperation
 from iriscw.agent.uplink import ledger, session
-from iriscw.agent.uplink.facts import checkpoint_rows, operation_row, order_end, tier_rows
+from iriscw.agent.uplink.facts import checkpoint_rows, operation_row, order_end, tier_rows, with_stored
 from iriscw.agent.uplink.ledger import OrderLedger
 from iriscw.agent.uplink.messages import (
     ORDERS,
@@ -50,7 +50,7 @@ from iriscw.agent.uplink.messages import (
 from iriscw.agent.uplink.session import Session
 from iriscw.agent.uplink.stream import ControllerStream, Uplink
 from iriscw.agent.wire import DEFAULT_LOCK_MS, text
-from iriscw.checkpoint.drivers.loading import NoRepository, default_tier
+from iriscw.checkpoint.drivers.loading import REPOSITORY, NoRepository, default_tier
 from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
 from iriscw.checkpoint.messages import MoveCheckpoint
 from iriscw.checkpoint.model import ArtifactCopy, MovePlan
@@ -71,6 +71,7 @@ from iriscw.freeze.model import (
 )
 from iriscw.nodes.model import (
     CHECKPOINT,
+    LISTED,
     OPERATION,
     REFUSED,
     REMOVED,
@@ -79,12 +80,14 @@ from iriscw.nodes.model import (
     VERIFIED,
     Abilities,
     AgentIdentity,
+    CheckpointRow,
     FreezeOrder,
     GpuRow,
     MoveOrder,
     OperationRow,
     Order,
     OrderEnd,
+    RemoveOrder,
     ThawOrder,
 )
 from iriscw.processes.identity import ProcessIdentity, pid_namespace
@@ -140,6 +143,8 @@ class ControllerLink:
         self._last_error = ""
         self._reading: dict[str, anyio.CancelScope] = {}
         """Of orders whose checkpoint is on its way here to be thawed, or is read to be verified."""
+        self._stored: tuple[CheckpointRow, ...] = ()
+        """What the repository had when it was listed last, by an order."""
 
     def child(self) -> ChildSpec:
         """Return ``/controller``. That its session fails again and again is no reason to end the agent."""
@@ -196,7 +201,9 @@ class ControllerLink:
         elif order.move is not None:
             await agent.begin(MoveCheckpoint(self._move_plan(order.operation, order.move)))
         elif order.remove is not None:
-            return await self._remove(order.operation, order.remove.checkpoint)
+            return await self._remove(order.operation, order.remove)
+        elif order.listing is not None:
+            return await self._list_stored(order.operation)
         elif order.verify is not None:
             return await self._verify(order.operation, order.verify.checkpoint)
         return None
@@ -216,14 +223,33 @@ class ControllerLink:
             return attrs.evolve(refused, outcome=UNKNOWN, text=f"cancelled; {', '.join(unread)} cannot be read")
         return OrderEnd(order.operation, REMOVED, text="cancelled; there is no such checkpoint any more")
 
-    async def _remove(self, operation: str, checkpoint: str) -> OrderEnd:
+    async def _remove(self, operation: str, order: RemoveOrder) -> OrderEnd:
         note = ""
         try:
-            await self._agent.remove(checkpoint)
+            await self._agent.remove(order.checkpoint, here_only=order.here_only)
         except ArtifactUnknown as error:  # an earlier life may have removed it, and died before it said so
             note = str(error)
+        if not order.here_only:
+            self._stored = tuple(row for row in self._stored if row.checkpoint != order.checkpoint)
         await self._tell_quietly()
         return OrderEnd(operation, REMOVED, text=note)
+
+    async def _list_stored(self, operation: str) -> OrderEnd:
+        """List what the repository has; it is told of from now on, as it was. It is no operation: nothing is changed.
+
+        Raises:
+            NoRepository: there is none.
+            OperationError: it cannot be read.
+        """
+        tiers = self._agent.machine.tiers
+        if tiers.repository is None:
+            tiers.tier(REPOSITORY)  # says so
+        with self._reads(operation) as reading:
+            self._stored, _ = checkpoint_rows(await tiers.stored())
+            await self._tell_all()
+        if reading.cancel_called:
+            return OrderEnd(operation, REFUSED, "OrderCancelled", "it was cancelled while the repository was read")
+        return OrderEnd(operation, LISTED, text=f"{len(self._stored)} checkpoints", tier=REPOSITORY)
 
     async def _thaw(self, plan: ThawPlan, repository: str) -> OrderEnd | None:
         """Begin a thaw, after what only the repository has was fetched; a withdrawal meanwhile undoes the fetch."""
@@ -432,7 +458,7 @@ class ControllerLink:
         agent = self._agent
         self._tell(Present(OPERATION, tuple(operation_row(view) for view in agent.board.running())), "operations")
         found, unread = await agent.look()
-        rows, omitted = checkpoint_rows(found)
+        rows, omitted = with_stored(checkpoint_rows(found), self._stored)
         self._tell(Present(CHECKPOINT, rows, omitted, unread), "checkpoints")
         self._tell(Present(TIER, tier_rows(await agent.use())), "tiers")
 

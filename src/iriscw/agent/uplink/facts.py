@@ -66,6 +66,20 @@ def checkpoint_rows(listed: Sequence[ListedArtifact]) -> tuple[tuple[CheckpointR
     return tuple(rows[:told]), len(rows) - told
 
 
+def with_stored(
+    here: tuple[tuple[CheckpointRow, ...], int], stored: Sequence[CheckpointRow]
+) -> tuple[tuple[CheckpointRow, ...], int]:
+    """Return these and, as far as there is room beside them, those of the repository; and how many more there are."""
+    rows, omitted = here
+    more, room = 0, MAX_CHECKPOINT_BYTES - sum(size_of(row) for row in rows)
+    for row in stored[: MAX_CHECKPOINTS - len(rows)]:
+        room -= size_of(row)
+        if room < 0:
+            break
+        more += 1
+    return (*rows, *stored[:more]), omitted + len(stored) - more
+
+
 def _row(each: ListedArtifact) -> CheckpointRow:
     trouble = text(each.trouble)[:MAX_TEXT_CHARS]
     if each.manifest is None:

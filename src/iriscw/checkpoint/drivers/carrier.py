@@ -14,6 +14,7 @@ from iriscw._errors import IriscwError
 from iriscw.checkpoint.drivers.copying import Copying
 from iriscw.checkpoint.drivers.digests import Reading
 from iriscw.checkpoint.drivers.images import room_of
+from iriscw.checkpoint.drivers.loading import ARCHIVE
 from iriscw.checkpoint.drivers.tiers import ByteCount, Tiers, refuse_if_used, stoppable
 from iriscw.checkpoint.effects import CopyOver, DropSource, OpenSource, PublishCopy, SourceOpened, UndoCopy
 from iriscw.checkpoint.manifest import open_manifest
@@ -186,7 +187,7 @@ class Carrier:
             OSError: something cannot be removed yet.
         """
         stays = effect.stays
-        if not effect.source or stays:
+        if not effect.source or stays or effect.source == ARCHIVE:  # a file stays with whoever has it
             pass
         elif (repository := self.tiers.repository_named(effect.source)) is None:
             stays = await self._drop(self.tiers.tier(effect.source), effect)

@@ -135,6 +135,39 @@ class Reading:
             os.close(descriptor)
 
 
+@attrs.define(eq=False)
+class PieceDigests:
+    """The digest of a file of which one piece comes after the other."""
+
+    made: Callable[[], Digest]
+    _pieces: bytearray = attrs.field(factory=bytearray)
+    _piece: Digest | None = None
+    _left: int = 0
+
+    def add(self, data: memoryview) -> None:
+        """Take more."""
+        while len(data):
+            if self._piece is None:
+                self._piece, self._left = self.made(), PIECE_BYTES
+            part = data[: self._left]
+            self._piece.update(part)
+            self._left -= len(part)
+            data = data[len(part) :]
+            if not self._left:
+                self._end()
+
+    def _end(self) -> None:
+        if self._piece is not None:
+            self._pieces += self._piece.digest()
+        self._piece = None
+
+    def are(self, wanted: ImageFile) -> bool:
+        """Say whether they are what was sealed; nothing more comes then."""
+        self._end()
+        pieces = bytes(self._pieces) or self.made().digest()  # an empty file has one piece, which is empty
+        return digest_of_pieces(self.made, pieces) == wanted.digest and wanted.pieces in (b"", pieces)
+
+
 def digest_of_piece(
     made: Callable[[], Digest],
     descriptor: int,

@@ -27,6 +27,9 @@ REPOSITORY = "repository"
 """What no tier may be called: users name the object store so that holds checkpoints."""
 
 
+ARCHIVE = "archive"
+"""What no tier may be called: a checkpoint that is imported comes from there, by the records of its move."""
+
 REPOSITORY_VARIABLE = "IRISCW_REPOSITORY"
 """The environment variable that names one: a URL such as ``s3://bucket/prefix``."""
 
@@ -103,7 +106,7 @@ def load_tier(name: str) -> TierPlug:
         BrokenTier: it cannot be imported, or is no :class:`TierPlug`.
     """
     plug = TIERS.load(name)
-    if not TIER_NAME.fullmatch(name) or name in (JOURNAL, REPOSITORY):
+    if not TIER_NAME.fullmatch(name) or name in (JOURNAL, REPOSITORY, ARCHIVE):
         raise BrokenTier(f"{name[:80]!a} is not a valid tier name: small letters, digits and '-'")
     return plug
 

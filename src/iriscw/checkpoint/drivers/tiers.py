@@ -326,7 +326,8 @@ class Tiers:
                 size = (await anyio.to_thread.run_sync(folders.manifest, artifact)).sealed.size_bytes
                 await self._verify_in(folders, artifact, report, but_pages=False)
 
-            found.append(ArtifactCopy(folders.name, size, await _trouble(read)))
+            trouble = await _trouble(read)  # before the size is looked at, which it finds out
+            found.append(ArtifactCopy(folders.name, size, trouble))
         if self.repository is not None and ARTIFACT_ID.fullmatch(artifact):
             stored = await _stored(self.repository, artifact)
             if stored is not None:

@@ -58,9 +58,11 @@ from iriscw.nodes.model import (
     NODE_NAME,
     OPERATION,
     OPERATION_ID,
+    STORED,
     TIER,
     CheckpointRow,
     FreezeOrder,
+    ListOrder,
     MoveOrder,
     NodeState,
     NodeView,
@@ -130,7 +132,7 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
         if message.node and message.node not in names:
             raise NoSuchNode(f"no agent has dialled from a node {message.node[:80]!r}")
         views = [await self._view(node, (CHECKPOINT,)) for node in ((message.node,) if message.node else names)]
-        for entries in joined([view for view in views if view is not None]):
+        for entries in joined([view for view in views if view is not None], frozenset(message.stored_by)):
             await anyio.lowlevel.checkpoint()  # a hundred thousand checkpoints take seconds
             for entry in entries:
                 labels = dict(entry.told.row.labels)
@@ -235,7 +237,7 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
     async def delete_checkpoint(self, message: v1.DeleteCheckpointRequest) -> v1.OrderStatus:
         """Order that a checkpoint be removed where it is."""
         self._access.admin()
-        order = Order("", remove=RemoveOrder(message.checkpoint_id))
+        order = Order("", remove=RemoveOrder(message.checkpoint_id, message.here_only))
         return await self._place_at_holder(order_key(message.idempotency_key), message.node, order)
 
     async def move_checkpoint(self, message: v1.MoveCheckpointRequest) -> v1.OrderStatus:
@@ -251,6 +253,17 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
         self._access.admin()
         order = Order("", verify=VerifyOrder(message.checkpoint_id))
         return await self._place_at_holder(order_key(message.idempotency_key), message.node, order)
+
+    async def list_repository(self, message: v1.ListRepositoryRequest) -> v1.OrderStatus:
+        """Order that an agent list what its repository has."""
+        self._access.admin()
+        key, order = order_key(message.idempotency_key), Order("", listing=ListOrder())
+        before = await self._placed_before(key)
+        if before is None:
+            return await self._place(key, message.node, order)
+        if attrs.evolve(before.order, operation="") != order or message.node != before.node:
+            raise _reused()
+        return await self._status(before)
 
     async def cancel_order(self, message: v1.CancelOrderRequest) -> v1.OrderStatus:
         """Have an order undone."""
@@ -369,7 +382,8 @@ class NodesDoor(ServicePart, v1.ControllerServiceBase):
                 away.append(node)
             rows = () if view is None else view.facts
             found = [row for row in rows if isinstance(row, CheckpointRow) and row.checkpoint == checkpoint]
-            holders += [(node, row) for row in found[:1]]
+            found.sort(key=lambda row: row.tier == STORED)
+            holders += [(node, row) for row in found[:1] if named or row.tier != STORED]
         if named:
             return named, holders[0][1] if holders else None
         if len(holders) > 1:
@@ -478,7 +492,7 @@ def _node_status(view: NodeView) -> v1.NodeStatus:
         node=view.node,
         state=STATES[view.state],
         since_ms=view.since_wall_ns // MILLISECOND,
-        checkpoints=sum(isinstance(fact, CheckpointRow) for fact in view.facts),
+        checkpoints=sum(isinstance(fact, CheckpointRow) and fact.tier != STORED for fact in view.facts),
         checkpoints_omitted=view.omitted,
         operations=[nodes_wire.operation_view(fact) for fact in view.facts if isinstance(fact, OperationRow)],
     )

@@ -72,6 +72,7 @@ NODE_RULES: MethodRules = {
     "DeleteCheckpoint": MethodRule(roles=_ADMINS, does="delete checkpoints"),
     "MoveCheckpoint": MethodRule(roles=_ADMINS, does="move checkpoints"),
     "VerifyCheckpoint": MethodRule(roles=_ADMINS, does="verify checkpoints"),
+    "ListRepository": MethodRule(roles=_ADMINS, does="have repositories listed"),
     "WatchOrder": MethodRule(roles=_ADMINS, does="follow orders to nodes"),
     "CancelOrder": MethodRule(roles=_ADMINS, does="cancel orders to nodes"),
     "GetAgentToken": MethodRule(roles=_ADMINS, does="ask for the tokens of agents"),

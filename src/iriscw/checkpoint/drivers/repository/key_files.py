@@ -60,6 +60,14 @@ class KeyFiles:
     unprotected_too: bool = False
 
 
+@attrs.frozen
+class KeyText:
+    """What a file of keys has, and where that is, for people."""
+
+    text: bytes = attrs.field(repr=False)
+    where: str
+
+
 def opened_keys(files: KeyFiles) -> Protection:
     """Read all keys.
 
@@ -69,33 +77,57 @@ def opened_keys(files: KeyFiles) -> Protection:
         SignerNotTrusted: a machine would refuse what it signs itself.
         ProtectionExtraMissing: the package ``cryptography`` is not installed.
     """
-    signer = None
-    if files.sign_with is not None:
-        signer = signer_of(_read(files.sign_with, SECRET_MODE), str(files.sign_with))
+    return protection_of(
+        sign_with=_one(files.sign_with),
+        trust=_all(files.trust, TRUST_MODE),
+        encrypt_with=_one(files.encrypt_with),
+        decrypt_with=_all(files.decrypt_with, SECRET_MODE),
+        unprotected_too=files.unprotected_too,
+    )
+
+
+def protection_of(
+    *,
+    sign_with: KeyText | None = None,
+    trust: Sequence[KeyText] = (),
+    encrypt_with: KeyText | None = None,
+    decrypt_with: Sequence[KeyText] = (),
+    unprotected_too: bool = False,
+) -> Protection:
+    """Return what keys are, wherever they were read.
+
+    Raises:
+        InvalidKey: a text has not what it should have.
+        SignerNotTrusted: a machine would refuse what it signs itself.
+        ProtectionExtraMissing: the package ``cryptography`` is not installed.
+    """
+    signer = signer_of(sign_with.text, sign_with.where) if sign_with is not None else None
     trusted: dict[str, Holds] = {}
-    for path in _files(files.trust):
-        trusted.update(verifiers_of(_read(path, TRUST_MODE), str(path)))
-    if files.trust and not trusted:
-        raise KeyFileUnusable(f"there is no key file in {', '.join(map(str, files.trust))}")
-    if signer is not None and trusted and signer.key not in trusted:
-        raise SignerNotTrusted(f"{files.sign_with} signs with the key {signer.key}, which this machine does not trust")
-    own, keys = _secret_keys(files)
-    return Protection(signer, trusted, own, keys, files.unprotected_too)
-
-
-def _secret_keys(files: KeyFiles) -> tuple[AesGcmKey | None, dict[str, RepositoryKey]]:
+    for each in trust:
+        trusted.update(verifiers_of(each.text, each.where))
+    if signer is not None and sign_with is not None and trusted and signer.key not in trusted:
+        raise SignerNotTrusted(f"{sign_with.where} signs with the key {signer.key}, which this machine does not trust")
     own: AesGcmKey | None = None
     keys: dict[str, RepositoryKey] = {}
-    for path in _files(files.decrypt_with):
-        keys.update((each.key, each) for each in secret_keys_of(_read(path, SECRET_MODE), str(path)))
-    if files.decrypt_with and not keys:
-        raise KeyFileUnusable(f"there is no key file in {', '.join(map(str, files.decrypt_with))}")
-    if files.encrypt_with is not None:
-        own, *others = secret_keys_of(_read(files.encrypt_with, SECRET_MODE), str(files.encrypt_with))
+    for each in decrypt_with:
+        keys.update((key.key, key) for key in secret_keys_of(each.text, each.where))
+    if encrypt_with is not None:
+        own, *others = secret_keys_of(encrypt_with.text, encrypt_with.where)
         if others:
-            raise InvalidKey(f"{files.encrypt_with} has {len(others) + 1} keys, and one is meant")
+            raise InvalidKey(f"{encrypt_with.where} has {len(others) + 1} keys, and one is meant")
         keys[own.key] = own
-    return own, keys
+    return Protection(signer, trusted, own, keys, unprotected_too)
+
+
+def _one(path: Path | None) -> KeyText | None:
+    return KeyText(_read(path, SECRET_MODE), str(path)) if path is not None else None
+
+
+def _all(places: Sequence[Path], forbidden: int) -> list[KeyText]:
+    found = [KeyText(_read(path, forbidden), str(path)) for path in _files(places)]
+    if places and not found:
+        raise KeyFileUnusable(f"there is no key file in {', '.join(map(str, places))}")
+    return found
 
 
 def _files(places: Sequence[Path]) -> Iterator[Path]:

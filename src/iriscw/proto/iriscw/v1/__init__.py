@@ -9,6 +9,7 @@ __all__ = (
     "ActorStatus",
     "AgentConfig",
     "AgentHello",
+    "AgentKeysConfig",
     "AgentMessage",
     "AgentOrder",
     "AgentOrders",
@@ -16,6 +17,7 @@ __all__ = (
     "AgentRefused",
     "AgentReport",
     "AgentReportAck",
+    "AgentRetainConfig",
     "AgentServiceBase",
     "AgentServiceStub",
     "AgentWelcome",
@@ -114,6 +116,7 @@ __all__ = (
     "ListOperationsResponse",
     "ListPoolsRequest",
     "ListPoolsResponse",
+    "ListRepositoryRequest",
     "ListSlicesRequest",
     "ListSlicesResponse",
     "ListTasksRequest",
@@ -145,6 +148,7 @@ __all__ = (
     "OrderEnd",
     "OrderStatus",
     "OrderedFreeze",
+    "OrderedListing",
     "OrderedVerify",
     "PlatformConfig",
     "PluginPlatformConfig",
@@ -1208,6 +1212,16 @@ class AgentConfig(betterproto2.Message):
 
     gpu_libraries: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
 
+    repository: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
+
+    storage_secret: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
+
+    repository_keys: "AgentKeysConfig | None" = betterproto2.field(12, betterproto2.TYPE_MESSAGE, optional=True)
+
+    accept_unprotected: "bool" = betterproto2.field(13, betterproto2.TYPE_BOOL)
+
+    retain: "AgentRetainConfig | None" = betterproto2.field(14, betterproto2.TYPE_MESSAGE, optional=True)
+
 
 default_message_pool.register_message("iriscw.v1", "AgentConfig", AgentConfig)
 
@@ -1241,6 +1255,26 @@ class AgentHello(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "AgentHello", AgentHello)
+
+
+@dataclass(eq=False, repr=False)
+class AgentKeysConfig(betterproto2.Message):
+    """
+    Keys for the agents' repository: which keys of one Secret they are.
+    """
+
+    secret: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    sign_with: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    trust: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    encrypt_with: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    decrypt_with: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("iriscw.v1", "AgentKeysConfig", AgentKeysConfig)
 
 
 @dataclass(eq=False, repr=False)
@@ -1286,6 +1320,8 @@ class AgentOrder(betterproto2.Message):
     move: "MoveRequest | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True, group="order")
 
     verify: "OrderedVerify | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True, group="order")
+
+    listing: "OrderedListing | None" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, optional=True, group="order")
 
 
 default_message_pool.register_message("iriscw.v1", "AgentOrder", AgentOrder)
@@ -1386,6 +1422,26 @@ class AgentReportAck(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "AgentReportAck", AgentReportAck)
+
+
+@dataclass(eq=False, repr=False)
+class AgentRetainConfig(betterproto2.Message):
+    """
+    What an agent keeps of the checkpoints of its node. 0: no bound.
+    """
+
+    max_checkpoints: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
+
+    max_total_size_bytes: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    max_checkpoint_size_bytes: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+
+    max_age: "Duration | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
+
+    per: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("iriscw.v1", "AgentRetainConfig", AgentRetainConfig)
 
 
 @dataclass(eq=False, repr=False)
@@ -2318,6 +2374,11 @@ class DeleteCheckpointRequest(betterproto2.Message):
     Empty: the one that has it.
     """
 
+    here_only: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    What the repository of its agent has stays.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "DeleteCheckpointRequest", DeleteCheckpointRequest)
 
@@ -3160,6 +3221,11 @@ class ListNodeCheckpointsRequest(betterproto2.Message):
     Only those whose labels are so, in the forms that Kubernetes has: `model=a,version!=2`. Empty: all.
     """
 
+    stored_by: "list[str]" = betterproto2.field(4, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Nodes whose agents have listed their repositories: copies there are shown, too, in the tier "repository".
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "ListNodeCheckpointsRequest", ListNodeCheckpointsRequest)
 
@@ -3214,6 +3280,19 @@ class ListPoolsResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "ListPoolsResponse", ListPoolsResponse)
+
+
+@dataclass(eq=False, repr=False)
+class ListRepositoryRequest(betterproto2.Message):
+    idempotency_key: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    node: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Whose agent.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "ListRepositoryRequest", ListRepositoryRequest)
 
 
 @dataclass(eq=False, repr=False)
@@ -3734,6 +3813,18 @@ default_message_pool.register_message("iriscw.v1", "OrderedFreeze", OrderedFreez
 
 
 @dataclass(eq=False, repr=False)
+class OrderedListing(betterproto2.Message):
+    """
+    Lists what the agent's repository has. From then on its reports have that, in the tier "repository", as it was.
+    """
+
+    pass
+
+
+default_message_pool.register_message("iriscw.v1", "OrderedListing", OrderedListing)
+
+
+@dataclass(eq=False, repr=False)
 class OrderedVerify(betterproto2.Message):
     """
     Reads every byte of every copy that the agent reaches, that in its repository too.
@@ -4000,6 +4091,11 @@ default_message_pool.register_message("iriscw.v1", "Refused", Refused)
 @dataclass(eq=False, repr=False)
 class RemoveCheckpointRequest(betterproto2.Message):
     checkpoint_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    here_only: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
+    """
+    What the repository has stays.
+    """
 
 
 default_message_pool.register_message("iriscw.v1", "RemoveCheckpointRequest", RemoveCheckpointRequest)
@@ -5601,6 +5697,27 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def list_repository(
+        self,
+        message: "ListRepositoryRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "OrderStatus":
+        """
+        Orders that a node's agent list what its repository has, and tell of it with its own checkpoints. Likewise.
+        """
+
+        return await self._unary_unary(
+            "/iriscw.v1.ControllerService/ListRepository",
+            message,
+            OrderStatus,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
     async def watch_order(
         self,
         message: "WatchOrderRequest",
@@ -6304,6 +6421,13 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def list_repository(self, message: "ListRepositoryRequest") -> "OrderStatus":
+        """
+        Orders that a node's agent list what its repository has, and tell of it with its own checkpoints. Likewise.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def watch_order(self, message: "WatchOrderRequest") -> "AsyncIterator[OrderStatus]":
         """
         An order now and after each change; the last one has its end.
@@ -6520,6 +6644,12 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         response = await self.verify_checkpoint(request)
         await stream.send_message(response)
 
+    async def __rpc_list_repository(self, stream: "grpclib.server.Stream[ListRepositoryRequest, OrderStatus]") -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.list_repository(request)
+        await stream.send_message(response)
+
     async def __rpc_watch_order(self, stream: "grpclib.server.Stream[WatchOrderRequest, OrderStatus]") -> None:
         request = await stream.recv_message()
         assert request is not None
@@ -6699,6 +6829,12 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
                 self.__rpc_verify_checkpoint,
                 grpclib.const.Cardinality.UNARY_UNARY,
                 VerifyCheckpointRequest,
+                OrderStatus,
+            ),
+            "/iriscw.v1.ControllerService/ListRepository": grpclib.const.Handler(
+                self.__rpc_list_repository,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ListRepositoryRequest,
                 OrderStatus,
             ),
             "/iriscw.v1.ControllerService/WatchOrder": grpclib.const.Handler(
