@@ -122,6 +122,7 @@ def test_wrong_value(name, bad):
 
 JSON_WRONG = [
     ("text", 1), ("number", "1"), ("number", True), ("number", 1.5), ("flag", 0), ("blob", "not base64!"),
+    ("blob", "Bo=="),
     ("blob", 3), ("phase", "gone"), ("phase", []), ("path", 4), ("maybe", "x"), ("places", {}), ("pair", ["a"]),
     ("labels", []), ("nothing", 1), ("places", [{"worker": "a"}]), ("places", [{"worker": "a", "slot": 1, "x": 1}]),
 ]  # fmt: skip
