@@ -6,7 +6,7 @@ import sys
 PROGRAM = """
 import os, sys
 from contextlib import asynccontextmanager
-from iriscw import blocking
+from iriscw.client import loops
 from iriscw.client.errors import ClientClosed
 
 @asynccontextmanager
@@ -15,7 +15,7 @@ async def making():
     print(f"ended by {'the parent' if os.getpid() == parent else 'the child'}", flush=True)
 
 parent = os.getpid()
-with blocking._block(making()) as (loop, made):
+with loops.on_a_loop(making()) as (loop, made):
     pid = os.fork()
     if pid:
         print("child's code", os.waitpid(pid, 0)[1], flush=True)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from difflib import get_close_matches
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, overload
 
 import attrs
 
@@ -129,6 +129,12 @@ class ActorHandle(Generic[T]):
     def __reduce__(self) -> tuple[Any, ...]:
         ref = self._ref
         return _unpickled, (ref.job_id, ref.job_uid, ref.name, ref.capability, self._methods)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *self._methods]

@@ -15,7 +15,7 @@ from iriscw._errors import InvalidArgument, IriscwError
 from iriscw.client.actors import ActorGroup, ActorHandle, check_concurrency, methods_of, own_code_of
 from iriscw.client.arguments import check_count
 from iriscw.client.calls import MethodCalls
-from iriscw.client.hosted import ActorId, HostedCalls
+from iriscw.client.hosted import ActorId, HostedCalls, close_calls, hosted_calls
 from iriscw.client.job import Job
 from iriscw.client.submission import Constraints, check_call
 from iriscw.hosted.model import ACTOR_PORT
@@ -31,7 +31,6 @@ class ActorCreation:
     """Of :class:`iriscw.Client`."""
 
     _calls: MethodCalls
-    _hosted: HostedCalls | None = None
 
     @abstractmethod
     async def submit(self, *args: Any, **options: Any) -> Job:
@@ -181,11 +180,8 @@ class ActorCreation:
     @property
     def hosted_calls(self) -> HostedCalls:
         """What makes the calls of this client's handles. Not for users."""
-        if self._hosted is None:
-            self._hosted = HostedCalls(self._calls)
-        return self._hosted
+        return hosted_calls(self._calls)
 
     def close_calls(self) -> None:
         """End the connections to hosted actors. Not for users: the end of the block does it."""
-        if self._hosted is not None:
-            self._hosted.close()
+        close_calls(self._calls)

@@ -11,10 +11,11 @@ import asyncio
 import itertools
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import attrs
 
@@ -35,6 +36,34 @@ LONGEST_PAUSE_S: Final = 1.0
 DIAL_S: Final = 10.0
 TOLD_AFTER_S: Final = 30.0
 """Waiting for an actor is told once, as a warning."""
+
+_OF_CALLS: Final[WeakKeyDictionary[MethodCalls, HostedCalls]] = WeakKeyDictionary()
+
+
+def hosted_calls(calls: MethodCalls) -> HostedCalls:
+    """Return what makes the calls of handles that came by way of a client."""
+    found = _OF_CALLS.get(calls)
+    if found is None:
+        found = _OF_CALLS[calls] = HostedCalls(calls)
+    return found
+
+
+def close_calls(calls: MethodCalls) -> None:
+    """End the connections of all those handles."""
+    found = _OF_CALLS.pop(calls, None)
+    if found is not None:
+        found.close()
+
+
+@contextmanager
+def at_home(home: HostedCalls | None) -> Iterator[None]:
+    """Have handles that are unpickled in the block called by the client that brought them."""
+    before = HOME.set(home)
+    try:
+        yield
+    finally:
+        HOME.reset(before)
+
 
 OwnCode = Callable[[], AbstractContextManager[None]]
 
@@ -144,11 +173,8 @@ class ActorCalls:
             raise
         if kind is FrameKind.TELL:
             return None
-        before = HOME.set(self._home)
-        try:
+        with at_home(self._home):
             return received(answer)
-        finally:
-            HOME.reset(before)
 
     async def linked(self) -> _CallLink:
         """Return the connection; wait until there is one. Raises as :meth:`call`."""

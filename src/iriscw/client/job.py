@@ -20,6 +20,7 @@ from iriscw.client.advice import advice
 from iriscw.client.arguments import check_count, check_seconds
 from iriscw.client.calls import MethodCalls
 from iriscw.client.errors import JobFailed, ResultDamaged, ValuesUnreadable, WaitTimeout
+from iriscw.client.hosted import at_home, hosted_calls
 from iriscw.client.lines import LineReader
 from iriscw.client.model import Endpoint, ExecOutput, ExecResult, JobStatus, LogLine, PeerAddress, TaskStatus
 from iriscw.client.submission import Command
@@ -188,7 +189,8 @@ class Job:
                     if len(data) != stored.size_bytes or hashlib.sha256(data).digest() != stored.sha256:
                         raise ResultDamaged(f"the value of task {part.task_index} is not what was stored")
                     try:
-                        values[part.task_index] = load_result(bytes(data)) if data else None
+                        with at_home(hosted_calls(self._calls)):
+                            values[part.task_index] = load_result(bytes(data)) if data else None
                     except PythonMismatch:
                         raise
                     except BaseException as raised:  # noqa: BLE001 - a user's pickle may raise anything
