@@ -59,7 +59,7 @@ def test_after_the_block_everything_says_so():
         lines = job.logs(follow=True)
         assert str(next(lines)) == "a"
     for call in (client.status, client.jobs, job.status, job.result, lambda: next(lines), lambda: next(job.watch())):
-        with pytest.raises(ClientClosed, check=that(comes_from="blocking._Loop.call")):
+        with pytest.raises(ClientClosed, check=that(comes_from="loops.ClientLoop.call")):
             call()
     lines.close()
 
