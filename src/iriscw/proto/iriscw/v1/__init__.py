@@ -2621,8 +2621,8 @@ class FreezeRequest(betterproto2.Message):
 
     carries_folder: "bool" = betterproto2.field(14, betterproto2.TYPE_BOOL)
     """
-    That folder becomes a part of the checkpoint, so that it can be thawed on another node. Not together with
-    leave_running: what runs on would change it meanwhile.
+    That folder becomes a part of the checkpoint, so that it can be thawed on another node, or once it has changed. With
+    leave_running the tree is held until the folder is packed.
     """
 
 
