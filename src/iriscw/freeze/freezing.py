@@ -14,7 +14,8 @@ touched, and when it is held, because a program may change while it is looked at
 its images are complete and it makes no progress. One that
 will end is killed only when its artifact is sealed and visible, so at every instant either it runs or its state is
 whole on the disk (INV-C8). One that is to run on is let go at once, because the images do not change any more; where
-its folder is carried that is packed before, because the program would change it. The artifact is pinned by its own operation from before it is visible until that ends: nobody removes it meanwhile.
+its folder is carried that is packed before, because the program would change it. The artifact is pinned by its own
+operation from before it is visible until that ends: nobody removes it meanwhile.
 
 Entering a phase is a record, and the phase's effect leaves only when that record is on the disk. So the phase found
 after a crash is the last one that may have been taken, and :data:`PHASES` says what is done about it. CRIU lets a held
@@ -465,9 +466,8 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
                 return (SetTimer(KEY, AGAIN_NS, Again(Release(sweep, tries + 1))),)
             return (_read(freeze, 0),) if freeze.phase is Phase.ENDING else _give_up(freeze, f"{kind}: {text}")
         case EndTree(tries=tries) if freeze.phase is Phase.ENDING and tries < TRIES:
-            return (
-                _read(freeze, tries + 1),
-            )  # CRIU may have been killed and have let the tree run on: who lives decides
+            # CRIU may have been killed and have let the tree run on: who lives decides.
+            return (_read(freeze, tries + 1),)
         case EndTree(tries=tries):
             return _killed(freeze, message.effect.tasks, tries, ctx)
         case ReadStates(reading=reading) if freeze.phase is Phase.ENDING:  # who lives decides, and nobody knows
