@@ -115,6 +115,7 @@ class Attempt:
             gpus=self.gpus,
             host=started.host if started else "",
             rendezvous_port=started.rendezvous_port if started else 0,
+            life="" if self.granted is None else self.granted.grant,
         )
         if self.phase is Phase.SUSPENDED:
             seen = replace(seen, withdrawn=self.returned)
