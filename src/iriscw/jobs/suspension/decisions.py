@@ -61,6 +61,8 @@ from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded,
 from iriscw.jobs.job.desired_attempts import latest_attempt, link_of, run_order, scheduler_of, stop_for
 from iriscw.jobs.job.ends import Ends, conclude, end_attempt, move_of, step
 from iriscw.jobs.job.ledger import JobLedger
+from iriscw.jobs.keeping.going_back import BACK_LIMIT_NS, RETURNS
+from iriscw.jobs.keeping.messages import BackOverdue
 from iriscw.jobs.messages import AttemptsOver, RunAttempts, StopAttempts
 from iriscw.jobs.model import TASK_TERMINAL, Attempt, AttemptEnd, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.settings import JobSettings
@@ -174,6 +176,7 @@ class SuspendDecisions:
             ThawAgain: self.thaw_again,
             PlaceAgain: self.place_again,
             ResumeMoves: self.resume_rest,
+            BackOverdue: self.back_overdue,
         }
 
     # What is asked
@@ -243,7 +246,7 @@ class SuspendDecisions:
                 self._give_up(ledger, index, seen.uid, GONE, ends, ctx)
             return
         match move.stage, seen.suspension:
-            case Stage.ASKED, Suspension.SUSPENDING if stop_for(ledger, latest_attempt(ledger, index)) is None:
+            case Stage.ASKED, Suspension.SUSPENDING if self._may_freeze(ledger, index, seen.uid):
                 freezing = AttemptFreezing(
                     index, seen.uid, seen.folder, ctx.wall, seen.ports, seen.process_started_wall_ns, seen.host
                 )
@@ -264,6 +267,11 @@ class SuspendDecisions:
                 self._resumed(ledger, index, seen.uid, move, ends, ctx)
             case _:
                 pass
+
+    def _may_freeze(self, ledger: JobLedger, index: int, uid: str) -> bool:
+        """Whether it is not being stopped, and no copy of it is under way, whose end has this asked again."""
+        copies = ledger.copies.get(uid)
+        return stop_for(ledger, latest_attempt(ledger, index)) is None and not (copies and copies.under_way)
 
     def _vacated(self, ledger: JobLedger, index: int, seen: Observation, move: Move, ends: Ends, ctx: Context) -> None:
         vacated = AttemptVacated(
@@ -311,14 +319,41 @@ class SuspendDecisions:
         ends.uids.append(uid)
         ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
         ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
-        ends.waiting += _place(ledger, index, uid, then, ctx)
+        if then.back and then.returns >= RETURNS:
+            why = f"{then.node} did not take it, {then.returns} times: {move.reason}"
+            self._pass_over(ledger, index, uid, why, ends, ctx)
+        else:
+            ends.waiting += _place(ledger, index, uid, then, ctx)
+
+    def _pass_over(self, ledger: JobLedger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
+        """Have one without a worker go back to the checkpoint before, or end, so that it begins from nothing."""
+        attempt = latest_attempt(ledger, index)
+        move = move_of(ledger, uid, ends)
+        assert move is not None
+        end = AttemptEnd(Ending.WORKER_LOST, fault=Fault("", reason[:MAX_REASON_CHARS]))
+        seen = Observation(uid, attempt.state, end, started=True, log_offset=move.log_offset)
+        end_attempt(ledger, index, Ending.WORKER_LOST, seen, ends, ctx, self.settings.logs_bound_ns)
+
+    def back_overdue(self, ledger: JobLedger, message: BackOverdue, ctx: Context) -> Outcome:
+        """Nobody has brought it back: the machine that has the checkpoint may be gone."""
+        move = ledger.moves.get(message.uid)
+        waits = move is not None and move.back and move.number == message.number and waits_for_worker(move)
+        if move is None or not waits or not ledger.open:
+            return None
+        ends = Ends()
+        limit_s = BACK_LIMIT_NS / 1_000_000_000
+        reason = f"no worker on {move.node} had room for it within {limit_s:g} s"
+        self._pass_over(ledger, message.index, message.uid, reason, ends, ctx)
+        unwanted = Tell(scheduler_of(ctx), SuspendedUnwanted(ledger.job_id, message.uid))
+        ends.commands.append(unwanted)
+        return conclude(ledger, ends, ctx)
 
     def _resumed(self, ledger: JobLedger, index: int, uid: str, move: Move, ends: Ends, ctx: Context) -> None:
         drop = drop_of(uid, move)
-        assert drop is not None
         step(ledger, index, uid, ends, ctx, AttemptResumed(index, uid, ctx.wall))
         ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
-        ends.commands.append(Run(("drop", drop.key), drop))
+        if drop is not None:  # a checkpoint to which it went back is kept
+            ends.commands.append(Run(("drop", drop.key), drop))
 
     def ended(self, ledger: JobLedger, seen: Observation) -> Observation:
         """Say how an attempt ended that its worker says has: one that was given up is lost, for the reason of that.
@@ -607,6 +642,9 @@ class SuspendDecisions:
             yield _store(index, uid, move)
         elif waits_for_worker(move):  # the scheduler asks for what waits; the clocks are ours
             yield from _tried_again(index, uid, move, ctx)
+            if move.back:
+                left_ns = min(max(move.since_wall_ns + BACK_LIMIT_NS - ctx.wall, 0), BACK_LIMIT_NS)
+                yield SetTimer(("back", uid), left_ns, BackOverdue(index, uid, move.number))
 
 
 def _store(index: int, uid: str, move: Move) -> Command:

@@ -283,6 +283,7 @@ class SuspensionKept:
     storing: bool = False
     repository: str = ""
     at: str = ""
+    back: int = 0
 
 
 @record("jobs.checkpoint_due", version=1)
