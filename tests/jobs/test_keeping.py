@@ -1,14 +1,16 @@
 """Checkpoints that are made of attempts while they run: what a ledger knows of them, and where attempts go back to."""
 
+import attrs
 import pytest
 from jobs_world import command_spec
 
 from iriscw._errors import InvalidArgument
 from iriscw.jobs.job.ledger import JobLedger, compact, evolve
 from iriscw.jobs.keeping.copies import copy_key
-from iriscw.jobs.keeping.going_back import RETURNS, is_passed_over, passed_over
+from iriscw.jobs.keeping.going_back import RETURNS, is_passed_over, may_go_back, passed_over
 from iriscw.jobs.keeping.records import CheckpointPassedOver, CopyBegan, CopyFailed, CopyMade, WentBack
-from iriscw.jobs.model import MIN_CHECKPOINT_EVERY_NS, AttemptEnd, Ending, TaskState, check_spec
+from iriscw.jobs.lifecycle import Judgement
+from iriscw.jobs.model import MIN_CHECKPOINT_EVERY_NS, AttemptEnd, Ending, EntrypointKind, TaskState, check_spec
 from iriscw.jobs.records import AttemptAdvanced, AttemptEnded, AttemptPlaced
 from iriscw.jobs.suspension.model import Stage
 from iriscw.jobs.suspension.moves import resumption_of
@@ -107,6 +109,16 @@ def test_what_is_passed_over():
     assert [each.number for each in passed_over(copies, made.moves["u"])] == [3]
     evolve(made, CheckpointPassedOver(0, "u", 3, "why", 120))
     assert [each.number for each in made.copies["u"].kept] == [2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "exit_code", "goes"), [("COMMAND", 1, True), ("CALLABLE", 1, False), ("CALLABLE", -9, True)]
+)
+def test_what_a_callable_raised_is_its_result(kind, exit_code, goes):
+    """An attempt has one result: a callable that raised begins from nothing, one that was killed goes back."""
+    made = ledger(*COPIES)
+    made.spec = attrs.evolve(made.spec, entrypoint=attrs.evolve(made.spec.entrypoint, kind=EntrypointKind[kind]))
+    assert may_go_back(made, Ending.FAILED, Judgement(TaskState.PENDING, failure=True), exit_code) is goes
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,9 @@ def end_attempt(
     passed = is_passed_over(move)
     if passed and ledger.verdict is None:  # the end that counts is that of the life before
         judged = Judgement(TaskState.PENDING)
-    if may_go_back(ledger, ending, judged) and _goes_back(ledger, index, ending, seen, judged, ends, ctx):
+    if may_go_back(ledger, ending, judged, seen.exit_code) and _goes_back(
+        ledger, index, ending, seen, judged, ends, ctx
+    ):
         return
     _record_end(ledger, index, ending, seen, judged, ends, ctx, logs_bound_ns)
 

@@ -5,7 +5,8 @@ the attempt                                       so
 ================================================  =====================================================================
 failed, was lost, stopped or preempted, and is    it goes back to the newest, if its job wants that; this counts as the
 to be tried again                                 end would
-overran its timeout, is of a gang, or has none    it ends, and another attempt begins from nothing
+overran its timeout, is of a gang, has none, or   it ends, and another attempt begins from nothing
+is a callable that raised
 could not be brought back, in all tries, or its   that checkpoint goes, and it goes back to the one before; this counts
 machine refused it ``RETURNS`` times              against nothing
 found no worker on the machine in time            likewise, with all that lie on that machine
@@ -19,7 +20,7 @@ from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.keeping.copies import Copies
 from iriscw.jobs.keeping.records import CopyKept
 from iriscw.jobs.lifecycle import Judgement
-from iriscw.jobs.model import Ending, TaskState
+from iriscw.jobs.model import Ending, EntrypointKind, TaskState
 from iriscw.jobs.suspension.model import Stage
 from iriscw.jobs.suspension.moves import Move
 from iriscw.runtime.vocabulary import SECOND
@@ -35,8 +36,14 @@ GOES_BACK = (Ending.FAILED, Ending.WORKER_LOST, Ending.MISSING, Ending.KILLED, E
 """What of an attempt may be over, so that its life is begun again from a checkpoint."""
 
 
-def may_go_back(ledger: JobLedger, ending: Ending, judged: Judgement) -> bool:
-    """Tell whether an attempt that ends so may go back."""
+def may_go_back(ledger: JobLedger, ending: Ending, judged: Judgement, exit_code: int | None) -> bool:
+    """Tell whether an attempt that ends so may go back.
+
+    A callable that ended by itself has left a result, what it raised: an attempt has one, and keeps it.
+    """
+    callable_ = ledger.spec.entrypoint.kind is EntrypointKind.CALLABLE
+    if callable_ and ending is Ending.FAILED and exit_code is not None and exit_code >= 0:
+        return False
     wanted = ledger.spec.retry_from_checkpoint and not ledger.gang and ledger.verdict is None
     return wanted and judged.then is TaskState.PENDING and ending in GOES_BACK
 
