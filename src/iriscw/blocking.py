@@ -188,6 +188,9 @@ class Client:
         image: str = "",
         freezable: bool = False,
         detached: bool = False,
+        checkpoint_every: float | None = None,
+        keep_checkpoints: int = 2,
+        retry_from_checkpoint: bool = False,
         **kwargs: Any,
     ) -> Job:
         """Run a callable or a command; arguments and errors as :meth:`iriscw.Client.submit`."""
@@ -213,6 +216,9 @@ class Client:
                 image=image,
                 freezable=freezable,
                 detached=detached,
+                checkpoint_every=checkpoint_every,
+                keep_checkpoints=keep_checkpoints,
+                retry_from_checkpoint=retry_from_checkpoint,
                 **kwargs,
             )
         )

@@ -810,7 +810,7 @@ class SimFolders(Port):
         await self._step("measure")
         return CarriedFolder(folder, checkpoint, 0, 2, 3 * MIB)
 
-    async def pack(self, carried, images, most_bytes, report):
+    async def pack(self, carried, images, most_bytes, report, *, runs_on=False):
         expect(not any(each.runs for each in self.world.living()), "the folder of a tree that runs is packed")
         expect(most_bytes > carried.size_bytes, "P2: no room was reserved for the folder")
         await self._step("pack")

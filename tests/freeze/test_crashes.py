@@ -327,6 +327,18 @@ def test_a_freeze_that_carries_its_folder_with_a_crash_at_every_boundary():
     assert (none.state.ended.outcome, none.state.ended.kind) == (Outcome.UNDONE, "FolderUnfit")
 
 
+def test_a_copy_that_carries_its_folder_with_a_crash_at_every_boundary():
+    """Its folder is packed before the tree runs on, and what keeps it from being packed undoes the copy: it runs on."""
+    plan = {"carries_folder": True, "leave_running": True}
+    assert {*freeze_everywhere(grant=True, **plan)} == {Outcome.COPIED, Outcome.UNDONE, None}
+    for fault in every_fault(PACK_FAULTS, (1,)):
+        runner = freeze_with(World(grant=True, faults={fault[:2]: error(fault[2])}), **plan)
+        assert (runner.state.ended.outcome, runner.state.ended.kind) == (Outcome.UNDONE, fault[2].__name__)
+    runner = freeze_with(World(grant=True), **plan)
+    assert runner.world.artifacts["op-1"].facts.carried == CarriedFolder("/attempt", "op-1", 0, 3, 3 << 20)
+    assert runner.world.calls["pack"] == 1
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("grant", [False, True])
 def test_a_thaw_with_its_folder_and_a_crash_at_every_boundary(grant):

@@ -89,7 +89,8 @@ GOLDEN = [
     (
         FreezeDumped(ProcessTree((TASK,)), (), 2),
         (
-            f'["freeze.freeze_dumped",1,{{"cuda_tasks":[],"tree":{{"files":[],"group":"","hindrances":[],"namespaces":[],'
+            '["freeze.freeze_dumped",1,{"cuda_tasks":[],"folder":null,'
+            f'"tree":{{"files":[],"group":"","hindrances":[],"namespaces":[],'
             f'"shared_bytes":0,"tasks":[{TASK_TEXT}]}},"wall_ns":2}}]'
         ),
     ),
@@ -193,6 +194,7 @@ LATER_FIELDS = [
     (FreezeMeasured(FROZEN, 6), '"namespaces":[],'),
     (FreezeMeasured(FROZEN, 6), ',"traits":null'),
     (FreezeDumped(ProcessTree((TASK,)), (), 2), '"shared_bytes":0,'),
+    (FreezeDumped(ProcessTree((TASK,)), (), 2), '"folder":null,'),
     (FreezeDumped(ProcessTree((TASK,)), (), 2), '"files":[],'),
     (FreezeDumped(ProcessTree((TASK,)), (CudaTask(WHO, CudaState.RUNNING, 100, 7, ("GPU-1",)),), 3), '"held":[],'),
 ]

@@ -46,7 +46,7 @@ GOLDEN = [
     (
         AttemptGranted("job-a/0", "g1", "/w/a1", 5, 7, 3, (("web", 80),), "10.0.0.1"),
         (
-            '["worker.attempt_granted",1,{"folder":"/w/a1","grant":"g1","host":"10.0.0.1","paused_ns":3,'
+            '["worker.attempt_granted",1,{"anew":false,"folder":"/w/a1","grant":"g1","host":"10.0.0.1","log_offset":0,"paused_ns":3,'
             '"ports":[["web",80]],"started_wall_ns":5,"task_id":"job-a/0","timeout_ns":7}]'
         ),
     ),

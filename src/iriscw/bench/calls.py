@@ -183,9 +183,15 @@ async def _timed(echo: Echo, value: object, count: int, width: int) -> float:
     return (time.perf_counter() - began_s) / count * 1e6
 
 
+def _said(line: object) -> None:
+    """Tell the process that waits for it."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 async def _hosting() -> None:
     host = ActorHost(KEY)
-    host.listening.add_done_callback(lambda port: print(port.result(), flush=True))  # noqa: T201 - the parent reads it
+    host.listening.add_done_callback(lambda port: _said(port.result()))
     await host.serve(Echoing, "127.0.0.1", 0)
 
 
@@ -193,4 +199,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "host":
         asyncio.run(_hosting())
     else:
-        print(json.dumps(asyncio.run(_measured(sys.argv[1], quick=sys.argv[2] == "quick"))))  # noqa: T201 - see above
+        _said(json.dumps(asyncio.run(_measured(sys.argv[1], quick=sys.argv[2] == "quick"))))

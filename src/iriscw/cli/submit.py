@@ -77,6 +77,17 @@ from iriscw.resources import Resources
     "--max-retries-preemption", type=int, default=100, show_default=True, help="Attempts lost to the infrastructure."
 )
 @click.option(
+    "--checkpoint-every", type=Duration(), help="How often a checkpoint is made of each task that runs on, such as 30m."
+)
+@click.option(
+    "--keep-checkpoints", type=int, default=2, show_default=True, help="How many of these are kept of a task."
+)
+@click.option(
+    "--retry-from-checkpoint",
+    is_flag=True,
+    help="Begin a task that is tried again from the newest: what it did since, it does again.",
+)
+@click.option(
     "--existing",
     type=click.Choice(["error", "keep", "recreate"]),
     default="error",

@@ -114,6 +114,9 @@ class Client(ActorCreation):
         image: str = "",
         freezable: bool = False,
         detached: bool = False,
+        checkpoint_every: float | None = None,
+        keep_checkpoints: int = 2,
+        retry_from_checkpoint: bool = False,
         **kwargs: Any,
     ) -> Job:
         """Have ``entrypoint(*args, **kwargs)`` run once in each of ``replicas`` tasks; return when the journal has it.
@@ -139,6 +142,9 @@ class Client(ActorCreation):
             image: what each task runs in, by full name, where a group has ``task_runtime: pod``; "": as that says.
             freezable: keep io_uring from the tasks, so that programs which would use one (uvloop does) can be frozen.
             detached: of a job that a task submits: go on when the task's own job ends. Otherwise it ends with that.
+            checkpoint_every: seconds between two checkpoints of each task that runs, and runs on; None: none are made.
+            keep_checkpoints: how many of these are kept of a task, the newest.
+            retry_from_checkpoint: begin a task that is tried again from the newest: what it did since, it does again.
             kwargs: for the callable.
 
         Raises:
@@ -151,26 +157,14 @@ class Client(ActorCreation):
             ParentOver: a task submits a job that is not ``detached``, and its own job is over.
             OperationError: the controller takes no work now, or cannot be reached.
         """
-        submission = build_submission(
-            entrypoint,
-            args,
-            kwargs,
-            name=name,
-            resources=resources,
-            replicas=replicas,
-            environment=environment,
-            ports=ports,
-            constraints=constraints,
-            coscheduling=coscheduling,
-            priority=priority,
-            timeout=timeout,
-            scheduling_timeout=scheduling_timeout,
-            max_retries_failure=max_retries_failure,
-            max_retries_preemption=max_retries_preemption,
-            existing=existing,
-            detached=detached,
-            parent_job_id=self._job_id,
-        )
+        wishes: dict[str, Any] = {"name": name, "resources": resources, "replicas": replicas, "ports": ports}
+        wishes |= {"environment": environment, "constraints": constraints, "coscheduling": coscheduling}
+        wishes |= {"priority": priority, "timeout": timeout, "scheduling_timeout": scheduling_timeout}
+        wishes |= {"max_retries_failure": max_retries_failure, "max_retries_preemption": max_retries_preemption}
+        wishes |= {"existing": existing, "detached": detached, "parent_job_id": self._job_id}
+        wishes |= {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
+        wishes |= {"retry_from_checkpoint": retry_from_checkpoint}
+        submission = build_submission(entrypoint, args, kwargs, **wishes)
         return await self._send(submission, bundle, bundle_exclude, image=image, freezable=freezable)
 
     async def _send(

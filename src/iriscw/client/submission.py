@@ -128,6 +128,9 @@ def build_submission(
     existing: str,
     detached: bool = False,
     parent_job_id: str = "",
+    checkpoint_every: float | None = None,
+    keep_checkpoints: int = 2,
+    retry_from_checkpoint: bool = False,
 ) -> Submission:
     """Check what a user gave and make a submission of it.
 
@@ -167,6 +170,9 @@ def build_submission(
         max_retries_preemption=_whole("max_retries_preemption", max_retries_preemption),
         parent_job_id=parent_job_id,
         detached=detached,
+        checkpoint_every_ns=_duration("checkpoint_every", checkpoint_every),
+        keep_checkpoints=_whole("keep_checkpoints", keep_checkpoints),
+        retry_from_checkpoint=retry_from_checkpoint,
     )
     check_spec(spec)
     return Submission(spec, sent, _choice("existing", Existing, existing))
@@ -178,6 +184,9 @@ _OPTIONS: Final = (
     "image",
     "freezable",
     "detached",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "retry_from_checkpoint",
     *(each.name for each in _PARAMETERS if each.kind is each.KEYWORD_ONLY and each.default is each.empty),
 )
 """Of ``submit``: what a misspelt one is compared with."""

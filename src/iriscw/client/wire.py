@@ -289,6 +289,9 @@ def submit_request(
         detached=spec.detached,
         image=image,
         freezable=freezable,
+        checkpoint_every_ms=spec.checkpoint_every_ns // NS_PER_MS,
+        keep_checkpoints=spec.keep_checkpoints,
+        retry_from_checkpoint=spec.retry_from_checkpoint,
     )
 
 

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from iriscw.fleet.messages import PolicyFailed
+from iriscw.jobs.keeping.messages import CheckpointMissed, GoesBack, PassedOver
 from iriscw.jobs.suspension.messages import CheckpointLeft
 from iriscw.runtime.tree import FailureReport
 
@@ -60,7 +61,8 @@ def configure(level: int = logging.INFO) -> None:
 
 
 def report(event: Any) -> None:
-    """Write to the log that an actor or a policy failed, or that something stays that should not.
+    """Write to the log that an actor or a policy failed, that something stays that should not, or what
+    became of checkpoints of tasks that run on.
 
     Other events are no news here. For the runtime's ``on_event``.
     """
@@ -70,6 +72,15 @@ def report(event: Any) -> None:
         what = event.checkpoint or f"what the suspension {event.key} made"
         where = f" on {event.node}" if event.node else ""
         log.warning("%s%s, of %s, is needed no more and stays: %s", what, where, event.job_id, event.reason)
+    match event:
+        case CheckpointMissed(again=False):
+            task = f"task {event.index} of {event.job_id}"
+            log.warning("no checkpoint of %s was made; it runs on, and that is tried again: %s", task, event.reason)
+        case PassedOver():
+            task = f"task {event.index} of {event.job_id}"
+            log.warning("%s cannot go on from %s, which goes: %s", task, event.checkpoint, event.reason)
+        case GoesBack():
+            log.info("task %d of %s goes back to %s: %s", event.index, event.job_id, event.checkpoint, event.reason)
     if isinstance(event, FailureReport):
         # The message that failed is named by its class only: its content may be private to a job.
         log.error(

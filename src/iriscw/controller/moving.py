@@ -93,7 +93,12 @@ _CANCELLED: Final = "OrderCancelled"
 _TRANSIENT: Final = (ActorStopped, NoSuchActor, OutcomeUnknown)
 """Beside what says so of itself: the tree is being started, or a part of it is. All questions may be repeated."""
 
-_FREEZES: Final[Mapping[str, Frozen]] = {"frozen": Frozen.FROZEN, "undone": Frozen.UNDONE, REFUSED: Frozen.UNDONE}
+_FREEZES: Final[Mapping[str, Frozen]] = {
+    "frozen": Frozen.FROZEN,
+    "copied": Frozen.FROZEN,
+    "undone": Frozen.UNDONE,
+    REFUSED: Frozen.UNDONE,
+}
 _THAWS: Final[Mapping[str, Thawed]] = {
     "thawed": Thawed.THAWED,
     "undone": Thawed.UNDONE,
@@ -130,10 +135,11 @@ class Moves:
                 run on.
         """
         key = PREFIX + effect.key
-        view = await self._find(key) or await self._begin_freeze(key, effect)
+        begin = self._begin_copy if effect.leave_running else self._begin_freeze
+        view = await self._find(key) or await begin(key, effect)
         end = await self._end_of(view)
         outcome = _FREEZES.get(end.outcome, Frozen.UNKNOWN)
-        self.ends["freeze", outcome.value] += 1
+        self.ends["copy" if effect.leave_running else "freeze", outcome.value] += 1
         if outcome is Frozen.FROZEN:
             return FrozenAttempt(outcome, view.order.operation, view.node)
         return FrozenAttempt(outcome, reason=_sentence(end))
@@ -162,6 +168,31 @@ class Moves:
             tcp_close=True,
             guard=folder,
             carries_folder=effect.carries_folder,
+        )
+        return await self._place(key, node, Order("", freeze=freeze))
+
+    async def _begin_copy(self, key: str, effect: FreezeAttempt) -> OrderView:
+        """Order a checkpoint of what runs on. Nobody is waited for: it is tried again when the next is due."""
+        found = self._switchboard.running((effect.worker_id, effect.incarnation), effect.uid)
+        if found is None or not found[0].hello.node:
+            raise SuspensionRefused(f"worker {effect.worker_id} names no process of {effect.uid} that can be frozen")
+        node, process = found[0].hello.node, found[1]
+        known = node in await self._ask(AGENTS, ListNodes())
+        view: NodeView | None = await self._ask(AGENTS / node, DescribeNode(())) if known else None
+        if view is None or view.state is NodeState.UNKNOWN:
+            raise SuspensionRefused(f"the agent of {node} is not there: {STARTS_AGENT}")
+        freeze = FreezeOrder(
+            pid=process.pid,
+            start_ticks=process.start_ticks,
+            boot_id=process.boot_id,
+            attempt_uid=effect.uid,
+            tier=effect.tier,
+            leave_running=True,
+            force=effect.force,
+            labels=task_labels(dict(effect.labels), effect.job_id, effect.index, effect.gpus),
+            pid_namespace=process.pid_namespace,
+            tcp_close=True,
+            carries_folder=True,
         )
         return await self._place(key, node, Order("", freeze=freeze))
 

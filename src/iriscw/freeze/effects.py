@@ -165,7 +165,10 @@ class Dump:
 
     request: DumpRequest
     ends: bool = True
-    """Whether the tree stays held until the images are sealed. One that is to run on waits for nothing but CRIU."""
+    """Whether the tree stays held until the images are sealed. One that is to run on waits for nothing but CRIU, and
+    for its folder if that is carried."""
+    carried: CarriedFolder | None = None
+    """The folder that is packed before the tree runs on; None: none, or it is packed when the images are sealed."""
 
 
 @message
@@ -175,6 +178,8 @@ class Dumped:
     report: DumpReport
     tree: ProcessTree
     cuda_tasks: tuple[CudaTask, ...]
+    folder: CarriedFolder | None = None
+    """As it was packed, if it was."""
 
 
 @message
@@ -220,7 +225,9 @@ class States:
 
 @message
 class Seal:
-    """Pack the folder that is carried, if one is; give every byte a digest, and write all to the disk."""
+    """Pack the folder that is carried, if one is and it is not packed yet; give every byte a digest, and write all to
+    the disk.
+    """
 
     operation: str
     frozen: FrozenTree
@@ -229,6 +236,8 @@ class Seal:
     """Where they are."""
     most_bytes: int = 0
     """What they may take with the folder."""
+    packed: bool = False
+    """Whether the folder is among them already: the tree runs, and changes it."""
 
 
 @message

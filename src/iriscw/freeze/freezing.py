@@ -13,8 +13,9 @@ Theory of operation. The tree is judged twice by the same gates (``TREE_GATES``)
 touched, and when it is held, because a program may change while it is looked at. The tree is *held* from the dump on:
 its images are complete and it makes no progress. One that
 will end is killed only when its artifact is sealed and visible, so at every instant either it runs or its state is
-whole on the disk (INV-C8). One that is to run on is let go at once, because the images do not change any more. The
-artifact is pinned by its own operation from before it is visible until that ends: nobody removes it meanwhile.
+whole on the disk (INV-C8). One that is to run on is let go at once, because the images do not change any more; where
+its folder is carried that is packed before, because the program would change it. The artifact is pinned by its own
+operation from before it is visible until that ends: nobody removes it meanwhile.
 
 Entering a phase is a record, and the phase's effect leaves only when that record is on the disk. So the phase found
 after a crash is the last one that may have been taken, and :data:`PHASES` says what is done about it. CRIU lets a held
@@ -375,7 +376,8 @@ def _dump(freeze: Freeze) -> Dump:
         container=plan.container,
         most_bytes=freeze.reserved_bytes,
     )
-    return Dump(request, ends=not plan.leave_running)
+    carried = freeze.frozen.carried if freeze.frozen is not None and plan.leave_running else None
+    return Dump(request, ends=not plan.leave_running, carried=carried)
 
 
 def _seal(freeze: Freeze) -> Seal:
@@ -390,8 +392,11 @@ def _seal(freeze: Freeze) -> Seal:
         group=tree.group,
         frozen_wall_ns=freeze.dumped.wall_ns,
     )
+    packed = freeze.dumped.folder
+    if packed is not None:
+        frozen = attrs.evolve(frozen, carried=packed)
     images = "" if freeze.room is None else freeze.room.images
-    return Seal(freeze.id, frozen, freeze.asked.labels, images, freeze.reserved_bytes)
+    return Seal(freeze.id, frozen, freeze.asked.labels, images, freeze.reserved_bytes, packed is not None)
 
 
 def _reserve(freeze: Freeze) -> Reserve:
@@ -461,9 +466,8 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
                 return (SetTimer(KEY, AGAIN_NS, Again(Release(sweep, tries + 1))),)
             return (_read(freeze, 0),) if freeze.phase is Phase.ENDING else _give_up(freeze, f"{kind}: {text}")
         case EndTree(tries=tries) if freeze.phase is Phase.ENDING and tries < TRIES:
-            return (
-                _read(freeze, tries + 1),
-            )  # CRIU may have been killed and have let the tree run on: who lives decides
+            # CRIU may have been killed and have let the tree run on: who lives decides.
+            return (_read(freeze, tries + 1),)
         case EndTree(tries=tries):
             return _killed(freeze, message.effect.tasks, tries, ctx)
         case ReadStates(reading=reading) if freeze.phase is Phase.ENDING:  # who lives decides, and nobody knows
@@ -525,7 +529,7 @@ def _seen(freeze: Freeze, seen: Looked, ctx: Context) -> Returned:
 
 
 def _dumped(freeze: Freeze, dumped: Dumped, ctx: Context) -> Returned:
-    record = FreezeDumped(attrs.evolve(dumped.tree, hindrances=()), dumped.cuda_tasks, ctx.wall)
+    record = FreezeDumped(attrs.evolve(dumped.tree, hindrances=()), dumped.cuda_tasks, ctx.wall, dumped.folder)
     if shut := first_shut(TREE_GATES, freeze.asked, dumped.tree):  # it may have changed since it was looked at
         return _undo(freeze, "TargetUnfit", f"{shut.gate}: {shut.text}", record)
     known = freeze.cuda_identities

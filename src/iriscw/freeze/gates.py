@@ -90,8 +90,6 @@ def hook_trouble(hook: Hook | None) -> str:
 
 def plan_trouble(plan: FreezePlan) -> str:
     """Say why a freeze cannot be as it was asked for, whatever the tree is; empty if it can."""
-    if plan.carries_folder and plan.leave_running:
-        return "a folder is carried only by what does not run on: that would change it while it is read"
     if plan.carries_folder and plan.container is not None:
         return "a container has no folder that could be carried: its files are its runtime's"
     return hook_trouble(plan.hook)

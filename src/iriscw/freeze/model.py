@@ -381,7 +381,8 @@ class FreezePlan:
     guard: str = ""
     """Where the root is a supervisor of iriscw: the folder of its program, absolute. Empty: it is looked for."""
     carries_folder: bool = False
-    """That folder becomes a part of the artifact. Not together with ``leave_running``, nor for a container."""
+    """That folder becomes a part of the artifact: of a tree that runs on, as it was when that was dumped. Not for a
+    container."""
     container: Container | None = None
     """The root is the first process of this container, and its runtime dumps it."""
 

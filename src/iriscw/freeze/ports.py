@@ -471,8 +471,12 @@ class AttemptFolders(Protocol):
         """
         ...
 
-    async def pack(self, carried: CarriedFolder, images: str, most_bytes: int, report: Report) -> CarriedFolder:
+    async def pack(
+        self, carried: CarriedFolder, images: str, most_bytes: int, report: Report, *, runs_on: bool = False
+    ) -> CarriedFolder:
         """Write a folder into a file among the images, and give it as it is. Nothing of its tree runs. May be repeated.
+
+        With ``runs_on`` its tree will, and change it: then nothing says of the folder that it is as it was packed.
 
         Raises:
             FolderUnfit: as :meth:`measure`.

@@ -20,6 +20,7 @@ from iriscw.freeze.model import (
     TaskIdentity,
     ThawPlan,
 )
+from iriscw.freeze.traits import CarriedFolder
 from iriscw.journal.records import record
 from iriscw.runtime.vocabulary import message
 
@@ -68,6 +69,8 @@ class FreezeDumped:
     tree: ProcessTree
     cuda_tasks: tuple[CudaTask, ...]
     wall_ns: int
+    folder: CarriedFolder | None = None
+    """The folder that was packed with them, of a tree that runs on."""
 
 
 @record("freeze.freeze_sealed")

@@ -50,6 +50,13 @@ MAX_EARLIER_ATTEMPTS = 4_096
 MAX_FAULTS_CHARS = 1024 * 1024
 """Characters of all faults that one job keeps: a quarter of a thousand of the longest. Further ones are a sentence."""
 
+MIN_CHECKPOINT_EVERY_NS = 10 * 1_000_000_000
+"""The shortest time between two checkpoints of a task that runs: each holds it for as long as its memory and its folder
+are written. Slurm's and DMTCP's intervals are in minutes."""
+
+MAX_KEEP_CHECKPOINTS = 100
+"""Checkpoints of one task that are kept while it runs: each is as large as the task's memory."""
+
 MAX_DURATION_NS = 10 * 365 * 86_400 * 1_000_000_000
 """The longest timeout: ten years. More is a slip of units."""
 
@@ -275,6 +282,9 @@ class JobSpec:
         max_task_failures: tasks that may be FAILED before the job is.
         parent_job_id: the job from whose task this one was submitted; empty if none.
         detached: it goes on when that job ends; otherwise it ends with it.
+        checkpoint_every_ns: how often a checkpoint is made of each task that runs, which runs on; 0: never.
+        keep_checkpoints: how many of these are kept of a task, the newest.
+        retry_from_checkpoint: whether a task that is tried again begins from the newest that can be brought back.
     """
 
     name: str
@@ -293,6 +303,9 @@ class JobSpec:
     max_task_failures: int = 0
     parent_job_id: str = ""
     detached: bool = False
+    checkpoint_every_ns: int = 0
+    keep_checkpoints: int = 2
+    retry_from_checkpoint: bool = False
 
 
 def check_spec(spec: JobSpec) -> None:
@@ -308,6 +321,7 @@ def check_spec(spec: JobSpec) -> None:
         ("max_retries_failure", spec.max_retries_failure, 0, MAX_RETRIES),
         ("max_retries_preemption", spec.max_retries_preemption, 0, MAX_RETRIES),
         ("max_task_failures", spec.max_task_failures, 0, MAX_REPLICAS),
+        ("keep_checkpoints", spec.keep_checkpoints, 1, MAX_KEEP_CHECKPOINTS),
         ("ports", len(spec.ports), 0, MAX_PORTS),
         ("constraints", len(spec.constraints), 0, MAX_CONSTRAINTS),
         ("name length", len(spec.name), 1, MAX_NAME_LENGTH),
@@ -315,6 +329,7 @@ def check_spec(spec: JobSpec) -> None:
     for name, value, least, most in within:
         if not least <= value <= most:
             raise InvalidArgument(f"{name}: {value} is not between {least} and {most}")
+    _check_checkpoints(spec)
     if "/" in spec.name or not spec.name.isprintable():
         raise InvalidArgument(f"name: {spec.name!r} holds '/' or a character that cannot be shown")
     size_bytes = sum(len(name.encode()) + len(value.encode()) for name, value in spec.environment)
@@ -338,6 +353,17 @@ def check_spec(spec: JobSpec) -> None:
             raise InvalidArgument(f"{name}: {value} is negative")
     if demand == Capacity():
         raise InvalidArgument("resources: a task that takes nothing would fit any number of times")
+
+
+def _check_checkpoints(spec: JobSpec) -> None:
+    every = spec.checkpoint_every_ns
+    if every and not MIN_CHECKPOINT_EVERY_NS <= every <= MAX_DURATION_NS:
+        least, most = MIN_CHECKPOINT_EVERY_NS // 1_000_000_000, MAX_DURATION_NS // 1_000_000_000
+        raise InvalidArgument(f"checkpoint_every: {every / 1e9:g} s are not between {least} and {most} s")
+    if spec.retry_from_checkpoint and not every:
+        raise InvalidArgument("retry_from_checkpoint: there is none to begin from without checkpoint_every")
+    if every and spec.group_by is not None:
+        raise InvalidArgument("checkpoint_every: none is made of a gang, whose tasks run together or not at all")
 
 
 def canonical_spec(spec: JobSpec) -> JobSpec:
@@ -459,6 +485,7 @@ class Observation(MayHaveEnded):
         withdrawn: of one that is SUSPENDED: the grant that was taken back here before anybody had taken it;
             empty: none.
         withdrawn_reason: why its worker could not let it go on under that; empty: it was told to take it back.
+        life: the grant under which this worker has it; empty: it began here.
 
     Of one that is SUSPENDED ``log_offset`` is final, too.
     """
@@ -481,6 +508,7 @@ class Observation(MayHaveEnded):
     result: ResultFacts | None = None
     withdrawn: str = ""
     withdrawn_reason: str = ""
+    life: str = ""
 
     @property
     def live(self) -> bool:
@@ -521,6 +549,9 @@ class Resumption:
         gpus: those that it had, by UUID: it gets as many.
         host: where others reached it, as it was told.
         timeout_ns: how long it may run by its worker's clock; 0: the controller's clock judges, or for ever.
+        anew: the attempt has lived on after its checkpoint was made, and that life is over: whatever is in the place of
+            its folder is of that, and goes.
+        log_offset: where its log goes on, with ``anew``: behind what that life wrote.
     """
 
     grant: str
@@ -531,6 +562,8 @@ class Resumption:
     gpus: tuple[str, ...] = ()
     host: str = ""
     timeout_ns: int = 0
+    anew: bool = False
+    log_offset: int = 0
 
 
 @message

@@ -52,6 +52,9 @@ class StoredSpec:
     parent_job_id: str
     detached: bool = True
     """Jobs of before this was written down did not end with their parents."""
+    checkpoint_every_ns: int = 0
+    keep_checkpoints: int = 2
+    retry_from_checkpoint: bool = False
 
 
 def store_spec(spec: JobSpec) -> StoredSpec:

@@ -24,6 +24,8 @@ class JobSettings:
     """How long a machine that did not take an attempt is not tried again; twice as long each time, up to
     ``longest_doubt_ns``. What was refused changes when somebody does something about it, there or in the pool."""
     longest_doubt_ns: int = 600 * SECOND
+    copy_limit_ns: int = 3_600 * SECOND
+    """How long a checkpoint of an attempt that runs on may take, as ``suspend_limit_ns``."""
 
 
 DEFAULT_SETTINGS = JobSettings()

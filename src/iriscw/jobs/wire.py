@@ -42,6 +42,7 @@ from iriscw.runtime.vocabulary import MILLISECOND
 
 DEFAULT_RETRIES_FAILURE = 0
 DEFAULT_RETRIES_PREEMPTION = 100
+DEFAULT_KEEP_CHECKPOINTS = 2
 """Iris's defaults."""
 
 MAX_FAULT_CHARS = 64 * 1024
@@ -109,6 +110,9 @@ def job_spec(sent: v1.SubmitJobRequest, entrypoint: Entrypoint, parent_job_id: s
         max_task_failures=sent.max_task_failures,
         parent_job_id=parent_job_id,
         detached=sent.detached,
+        checkpoint_every_ns=sent.checkpoint_every_ms * MILLISECOND,
+        keep_checkpoints=sent.keep_checkpoints or DEFAULT_KEEP_CHECKPOINTS,
+        retry_from_checkpoint=sent.retry_from_checkpoint,
     )
 
 
@@ -338,7 +342,7 @@ def read_observation(sent: v1.AttemptObserved, *, logs_stored: int, with_end: bo
     # A program that cannot be started is the job's failure, not the infrastructure's: it counts as one that ran.
     started = sent.was_started or state is TaskState.RUNNING or ending is Ending.FAILED
     if not with_end:
-        return Observation(sent.attempt_uid, state, started=started, logs_stored=logs_stored)
+        return Observation(sent.attempt_uid, state, started=started, logs_stored=logs_stored, life=sent.life_grant)
     return Observation(
         uid=sent.attempt_uid,
         state=state,
@@ -356,6 +360,7 @@ def read_observation(sent: v1.AttemptObserved, *, logs_stored: int, with_end: bo
         process_ended_wall_ns=max(0, sent.finished_at_ms) * MILLISECOND,
         withdrawn=sent.withdrawn_grant,
         withdrawn_reason=sent.withdrawn_reason[:MAX_DETAIL_CHARS],
+        life=sent.life_grant,
     )
 
 
@@ -382,6 +387,7 @@ def observation(seen: Observation) -> v1.AttemptObserved:
         rendezvous_port=seen.rendezvous_port,
         withdrawn_grant=seen.withdrawn,
         withdrawn_reason=seen.withdrawn_reason[:MAX_DETAIL_CHARS],
+        life_grant=seen.life,
     )
 
 
@@ -465,6 +471,8 @@ def _resumption(given: Resumption) -> v1.Resumption:
         ports=dict(given.ports),
         gpus=list(given.gpus),
         host=given.host,
+        anew=given.anew,
+        log_end_offset=given.log_offset,
     )
 
 
@@ -498,6 +506,8 @@ def read_resumption(message: v1.Resumption) -> Resumption:
         ports=tuple(sorted(message.ports.items())),
         gpus=tuple(message.gpus),
         host=message.host,
+        anew=message.anew,
+        log_offset=max(0, message.log_end_offset),
     )
 
 

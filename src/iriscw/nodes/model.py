@@ -224,7 +224,7 @@ class FreezeOrder:
     guard: str = ""
     """The folder of the attempt, absolute: the process has to be its supervisor, and has a say in each thaw."""
     carries_folder: bool = False
-    """That folder becomes a part of the checkpoint. Only with a ``guard``, and not together with ``leave_running``."""
+    """That folder becomes a part of the checkpoint. Only with a ``guard``."""
 
 
 @attrs.frozen

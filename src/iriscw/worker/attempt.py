@@ -124,6 +124,7 @@ class Attempt:
             gpus=self.gpus,
             host=started.host if started else "",
             rendezvous_port=started.rendezvous_port if started else 0,
+            life="" if self.granted is None else self.granted.grant,
         )
         if self.phase is Phase.SUSPENDED:
             seen = replace(seen, withdrawn=self.returned, withdrawn_reason=self.why_returned if self.returned else "")

@@ -65,6 +65,10 @@ class Permit:
     """That it has from now on, by UUID."""
     host: str = ""
     """Where others reached it before; empty: not told, or it has come from another machine."""
+    anew: bool = False
+    """Whatever is in the place of its folder is of a life that is over, and goes, unless it has just come."""
+    log_offset: int = 0
+    """With that: where its log goes on."""
 
 
 @message

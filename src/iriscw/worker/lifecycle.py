@@ -93,6 +93,7 @@ from iriscw.worker.messages import (
     AttemptChanged,
     AttemptReleased,
     AttemptReport,
+    ComesAnew,
     ContinueAttempt,
     Due,
     ForgetAttempt,
@@ -196,6 +197,8 @@ def run(attempt: Attempt, message: RunAttempt, ctx: Context) -> Returned:
     A grant brings back once: one that was suspended again since waits for another.
     """
     resumption = message.order.resumption
+    if resumption is not None and _lives_anew(attempt, resumption):
+        return _remove_first(attempt, message)
     if resumption is not None and _may_come_back(attempt, resumption.grant):
         if attempt.leaving:
             return _after_release(attempt, message)
@@ -224,6 +227,20 @@ def _after_release(attempt: Attempt, message: RunAttempt) -> Returned:
     return None
 
 
+def _lives_anew(attempt: Attempt, resumption: Resumption) -> bool:
+    """Whether what is here is an earlier life of an attempt that is to come back."""
+    if not resumption.anew or attempt.phase in (Phase.NEW, Phase.SUSPENDED):
+        return False
+    return attempt.granted is None or attempt.granted.grant != resumption.grant
+
+
+def _remove_first(attempt: Attempt, message: RunAttempt) -> Returned:
+    """Have the earlier life be removed, once it is over, and be ordered again after that."""
+    if attempt.phase is not Phase.ENDED:  # its lease is over: it is about to end
+        return (SetTimer("anew", AGAIN_NS, message),)
+    return (Tell(ATTEMPTS, ComesAnew(message)), Run("remove", Remove(attempt.uid)))
+
+
 def _granted(attempt: Attempt, task_id: str, resumption: Resumption, gpus: tuple[str, ...]) -> Decision:
     record = AttemptGranted(
         task_id,
@@ -234,6 +251,8 @@ def _granted(attempt: Attempt, task_id: str, resumption: Resumption, gpus: tuple
         resumption.paused_ns,
         resumption.ports,
         resumption.host,
+        resumption.anew,
+        resumption.log_offset,
     )
     has = (AttemptEquipped(gpus),) if gpus else ()
     permit = _permit(attempt.uid, record, gpus)
@@ -347,7 +366,8 @@ def give_back(attempt: Attempt, message: WithdrawGrant, ctx: Context) -> Returne
 
 
 def _permit(uid: str, granted: AttemptGranted, gpus: tuple[str, ...]) -> Command:
-    return Run("permit", Permit(uid, granted.grant, granted.folder, gpus, granted.host))
+    permit = Permit(uid, granted.grant, granted.folder, gpus, granted.host, granted.anew, granted.log_offset)
+    return Run("permit", permit)
 
 
 def _revoke(uid: str, granted: AttemptGranted) -> Command:

@@ -28,6 +28,13 @@ class RunAttempt:
 
 
 @message
+class ComesAnew:
+    """Attempt -> registry: this order is to come again once what is here of its attempt, which is over, is removed."""
+
+    run: RunAttempt
+
+
+@message
 class StopAttempt:
     """Have this attempt end: ask first, kill after ``grace_ns``."""
 

@@ -76,6 +76,10 @@ class Whereabouts:
     advertise_host: str
     gpus: tuple[str, ...] | None = None
     gpu_indices: tuple[int, ...] = ()
+    anew: bool = False
+    """Its folder is to come in an earlier state than it was in last: what is in its place is of a life that is over."""
+    log_offset: int = 0
+    """With that: where its log goes on, at least."""
 
 
 @attrs.frozen

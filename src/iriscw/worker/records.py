@@ -121,6 +121,8 @@ class AttemptGranted:
     paused_ns: int
     ports: tuple[tuple[str, int], ...]
     host: str = ""
+    anew: bool = False
+    log_offset: int = 0
 
 
 @record("worker.attempt_returning")

@@ -44,6 +44,7 @@ from iriscw.worker.messages import (
     SESSION,
     AttemptReleased,
     AttemptReport,
+    ComesAnew,
     ContinueAttempt,
     Due,
     ForgetAttempt,
@@ -79,6 +80,8 @@ class AttemptRegistry:
     released: dict[str, None] = attrs.field(factory=dict)
     going: dict[str, None] = attrs.field(factory=dict)
     """Released, and their actors are not gone yet. Not kept over a restart, and then nobody is."""
+    anew: dict[str, RunAttempt] = attrs.field(factory=dict)
+    """Orders to bring attempts back whose former lives are being removed. Not kept over a restart."""
     gpus: dict[str, GpusAssigned] = attrs.field(factory=dict)
     """Whose GPUs are not free, by uid."""
 
@@ -130,6 +133,7 @@ class AttemptRegistryDecisions:
             WithdrawGrant: self.pass_on,
             ForgetAttempt: self.forget,
             AttemptReleased: self.released,
+            ComesAnew: self.comes_anew,
             GpusWanted: self.gpus_wanted,
             GpusLeft: self.gpus_left,
             StopAll: self.stop_all,
@@ -160,7 +164,8 @@ class AttemptRegistryDecisions:
             return (_refused(uid, Ending.MISSING, "AttemptReleased", "this attempt was here, and was released"),)
         if len(registry.known) >= MAX_ATTEMPTS:
             text = f"this worker holds {MAX_ATTEMPTS} attempts already"
-            return (_refused(uid, Ending.REFUSED, "TooManyAttempts", text),)
+            life = "" if message.order.resumption is None else message.order.resumption.grant
+            return (_refused(uid, Ending.REFUSED, "TooManyAttempts", text, life),)
         return Decision(records=(AttemptKnown(uid),), commands=(Spawn(self.child(uid)), pass_on))
 
     def stop(self, registry: AttemptRegistry, message: StopAttempt, ctx: Context) -> Returned:
@@ -187,8 +192,16 @@ class AttemptRegistryDecisions:
         if message.uid not in registry.known:
             return None
         registry.going[message.uid] = None
-        commands = (StopChild(message.uid), Watch(ctx.path / message.uid), Tell(SESSION, message))
+        commands: tuple[Command, ...] = (StopChild(message.uid), Watch(ctx.path / message.uid), Tell(SESSION, message))
+        again = registry.anew.pop(message.uid, None)
+        if again is not None:
+            commands = (*commands, SetTimer(("comes back", message.uid), AGAIN_NS, again))
         return Decision(records=(AttemptDropped(message.uid),), commands=commands)
+
+    def comes_anew(self, registry: AttemptRegistry, message: ComesAnew, ctx: Context) -> Returned:
+        """Order it again once what is here of it is gone. Not kept over a restart: then it is ordered again anyway."""
+        registry.anew[message.run.order.uid] = message.run
+        return None
 
     def gpus_wanted(self, registry: AttemptRegistry, message: GpusWanted, ctx: Context) -> Returned:
         """Return an attempt GPUs that nobody has; the same again if it has not heard which."""
@@ -256,6 +269,7 @@ class AttemptRegistryDecisions:
         return (SetTimer("again", AGAIN_NS, Due("again")),)
 
 
-def _refused(uid: str, ending: Ending, kind: str, text: str) -> Command:
-    seen = Observation(uid, TaskState.ASSIGNED, AttemptEnd(ending, fault=Fault(kind, text, retryable=True)))
+def _refused(uid: str, ending: Ending, kind: str, text: str, life: str = "") -> Command:
+    end = AttemptEnd(ending, fault=Fault(kind, text, retryable=True))
+    seen = Observation(uid, TaskState.ASSIGNED, end, life=life)
     return Tell(SESSION, AttemptReport(seen), conflate=uid)

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from iriscw.controller.admission import AdmissionStatistics
 from iriscw.controller.doors.commands import CommandStatistics
 from iriscw.controller.doors.figures import gauge, gauges
+from iriscw.controller.doors.hosted import HostedStatistics
 from iriscw.controller.stores.logs import LogStatistics
 from iriscw.controller.stores.result_model import ResultStatistics
 from iriscw.controller.suspension_figures import PhaseStatistics
@@ -69,6 +70,8 @@ class ControllerStatistics:
     """Suspensions of attempts, since the start."""
     commands: CommandStatistics = attrs.field(factory=CommandStatistics)
     """Commands beside tasks."""
+    hosted: HostedStatistics = attrs.field(factory=HostedStatistics)
+    """Callers of hosted actors that ask where these are."""
     agents_connected: int = 0
     agents_refused: int = 0
     """Hellos of node agents that were refused, since the start."""

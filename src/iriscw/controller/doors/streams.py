@@ -70,6 +70,8 @@ class WorkerConnection:
     """What it was told to stop on this stream, and why."""
     processes: dict[str, v1.ProcessRef | None] = attrs.field(factory=dict)
     """Of the attempts that run, as the worker says; None for one that is no process of its machine's own."""
+    supervisors: dict[str, v1.ProcessRef | None] = attrs.field(factory=dict)
+    """Of the attempts that run: the process to freeze, with all below it; None for one that cannot be."""
     suspending: dict[str, tuple[v1.ProcessRef | None, str]] = attrs.field(factory=dict)
     """Of the attempts that may be frozen: the process to freeze, and the folder of the attempt, as the worker says."""
     suspended: dict[str, None] = attrs.field(factory=dict)
@@ -105,8 +107,10 @@ class WorkerConnection:
         """Remember which process an attempt is, for as long as it runs, and whether it is being suspended."""
         if sent.state is v1.TaskState.RUNNING:
             self.processes[sent.attempt_uid] = sent.process
+            self.supervisors[sent.attempt_uid] = sent.supervisor
         else:
             self.processes.pop(sent.attempt_uid, None)
+            self.supervisors.pop(sent.attempt_uid, None)
         for table in (self.suspending, self.suspended):
             table.pop(sent.attempt_uid, None)
         if sent.suspension is v1.Suspension.SUSPENDING:
@@ -199,6 +203,14 @@ class Switchboard:
             if connection is not None and uid in connection.suspending and not connection.over.is_set():
                 return connection, *connection.suspending[uid]
             await news.wait()
+
+    def running(self, key: tuple[str, str], uid: str) -> tuple[WorkerConnection, v1.ProcessRef] | None:
+        """Return the connection of a worker that runs an attempt, and the process to freeze; None: nobody says so."""
+        connection = self._connections.get(key)
+        supervisor = None if connection is None else connection.supervisors.get(uid)
+        if connection is None or supervisor is None or connection.over.is_set():
+            return None
+        return connection, supervisor
 
     def unplug(self, connection: WorkerConnection) -> bool:
         """Forget a connection; whether it was still the latest of its worker."""

@@ -81,7 +81,7 @@ from iriscw.rpc.pacing import Turnstile
 from iriscw.rpc.tokens import Role
 from iriscw.runtime import ActorSystem
 from iriscw.runtime.edge.session import SessionPort
-from iriscw.runtime.vocabulary import MILLISECOND, ROOT, ActorPath
+from iriscw.runtime.vocabulary import MILLISECOND, ROOT, ActorPath, replace
 
 log = logging.getLogger(__name__)
 
@@ -437,12 +437,20 @@ class WorkerDoor(v1.WorkerServiceBase):
             number = wire.attempt_number(order.number)
             opened.setdefault(order.job_id, []).append(Named(order.index, number, order.uid))
             token = self._tokens.job_token(order.job_id, order.uid).reveal()
-            ready.append(wire.run_attempt(order, digest, token))
+            ready.append(wire.run_attempt(self._begun_again(order), digest, token))
         for job_id, attempts in opened.items():
             await self._stores.logs.begin_all(job_id, attempts)
             for each in attempts:
                 self._stores.results.begin(job_id, each.index, each.number, each.uid)
         return ready
+
+    def _begun_again(self, order: RunOrder) -> RunOrder:
+        """Have the log and the result of an attempt that goes back to a checkpoint be taken further."""
+        given = order.resumption
+        if given is None or not given.anew:
+            return order
+        end = self._stores.logs.reopen(order.uid)
+        return replace(order, resumption=replace(given, log_offset=max(given.log_offset, end)))
 
     async def _specified(self, connection: WorkerConnection, order: RunOrder) -> bytes | None:
         """Return the hash of a job's specification, which the worker has now; None if it is lost."""
@@ -454,9 +462,9 @@ class WorkerDoor(v1.WorkerServiceBase):
         except ObjectNotFound as error:
             # Nobody could begin it: that is not this worker's fault.
             fault = Fault("", str(error))
-            refused = Observation(
-                order.uid, TaskState.ASSIGNED, AttemptEnd(Ending.REFUSED, fault=fault), unstartable=True
-            )
+            life = "" if order.resumption is None else order.resumption.grant
+            end = AttemptEnd(Ending.REFUSED, fault=fault)
+            refused = Observation(order.uid, TaskState.ASSIGNED, end, unstartable=True, life=life)
             await connection.report(Observed((refused,)))
             return None
         # A job that says where s3:// is, by whichever variable, is not told where the cluster has it.

@@ -307,6 +307,14 @@ class LogStore:
             attempt.over = True
             self._tell(attempt)
 
+    def reopen(self, uid: str) -> int:
+        """Take note that an attempt that had ended lives once more; give the end of what is stored of its log."""
+        attempt = self._attempts.get(uid)
+        if attempt is None:
+            return 0
+        attempt.over = False
+        return attempt.end
+
     def job_finished(self, job_id: str) -> None:
         """Take note that the job is over: when room is needed, its logs may go."""
         if job_id in self._jobs:

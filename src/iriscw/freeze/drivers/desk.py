@@ -244,7 +244,10 @@ class Desk:
     # CRIU
 
     async def dump(self, effect: Dump) -> Dumped:
-        """Dump the tree and keep it held; say who is in the images, and who uses CUDA although it is not known to."""
+        """Dump the tree and keep it held; say who is in the images, and who uses CUDA although it is not known to.
+
+        The folder of one that is to run on is packed now, while nothing of it runs.
+        """
         cuda: tuple[CudaTask, ...] = ()
         available = (await self.cuda.ability()).available
         before = await self.processes.members(effect.request.root)
@@ -257,7 +260,11 @@ class Desk:
         tree = _as_before(await self.processes.tree(effect.request.root, closely=True), before)
         if available:
             cuda += await self._strangers(tree, cuda)
-        return Dumped(self._held.report, tree, cuda)
+        folder = None
+        if effect.carried is not None:
+            most_bytes = effect.request.most_bytes
+            folder = await self.folders.pack(effect.carried, images, most_bytes, self.report, runs_on=True)
+        return Dumped(self._held.report, tree, cuda, folder)
 
     async def _strangers(self, tree: ProcessTree, known: tuple[CudaTask, ...]) -> tuple[CudaTask, ...]:
         """Return those who hold device memory although all that was known of is checkpointed.
@@ -347,7 +354,7 @@ class Desk:
     async def seal(self, effect: Seal) -> Sealed:
         """Pack the folder that is carried, and give every byte a digest."""
         frozen = effect.frozen
-        if frozen.carried is not None:
+        if frozen.carried is not None and not effect.packed:
             packed = await self.folders.pack(frozen.carried, effect.images, effect.most_bytes, self.report)
             frozen = attrs.evolve(frozen, carried=packed)
         return await self.artifacts.seal(effect.operation, frozen, effect.labels, self.report)

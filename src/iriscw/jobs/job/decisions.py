@@ -38,8 +38,9 @@ import attrs
 
 from iriscw.jobs.job import gangs, queries as job_queries, reports, views
 from iriscw.jobs.job.desired_attempts import desired_on, latest_attempt, link_of, run_order, scheduler_of, stops
-from iriscw.jobs.job.ends import Ends, await_logs, conclude, end_attempt, stop_all
+from iriscw.jobs.job.ends import Ends, await_logs, conclude, end_attempt, of_earlier_life, stop_all
 from iriscw.jobs.job.ledger import JobLedger, Place
+from iriscw.jobs.keeping.decisions import CopyDecisions
 from iriscw.jobs.lifecycle import ADVANCE, verdict_of
 from iriscw.jobs.meeting.decisions import heard, list_endpoints
 from iriscw.jobs.meeting.messages import ListEndpoints
@@ -97,6 +98,7 @@ from iriscw.jobs.records import (
 from iriscw.jobs.settings import DEFAULT_SETTINGS, JobSettings
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.suspension.decisions import SuspendDecisions
+from iriscw.jobs.suspension.effects import FreezeAttempt, Frozen, FrozenAttempt
 from iriscw.jobs.suspension.messages import EndAway
 from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import (
@@ -132,6 +134,7 @@ class JobDecisions:
     def __init__(self, settings: JobSettings = DEFAULT_SETTINGS) -> None:
         self.settings = settings
         self.suspending = SuspendDecisions(settings)
+        self.copying = CopyDecisions(settings)
 
     def rules(self) -> dict[type, DecisionFunction]:
         """Return the decision for each message."""
@@ -159,6 +162,7 @@ class JobDecisions:
             RequestFailed: job_queries.unexplained,
             ListEndpoints: list_endpoints,
             **self.suspending.rules(),
+            **self.copying.rules(),
         }
 
     # Placement
@@ -231,6 +235,8 @@ class JobDecisions:
             if index is None:
                 stray.append(seen)
                 continue
+            if of_earlier_life(ledger, seen):
+                continue
             self._equip(ledger, index, seen, ends)
             if gangs.must_wait(ledger, seen):
                 ledger.unjudged[seen.uid] = seen
@@ -244,6 +250,7 @@ class JobDecisions:
                 self._advance(ledger, index, seen, ends, ctx)
                 heard(ledger, index, seen, ends)
                 self.suspending.heard(ledger, index, seen, ends, ctx)
+                self.copying.heard(ledger, index, seen, ends, ctx)
         if place in ledger.suspects:
             ends.records.append(WorkerReturned(*place))
             ends.commands.append(CancelTimer(("lease", *place)))
@@ -493,12 +500,17 @@ class JobDecisions:
         """Show a task's end, if it is that: its log is stored, as far as it will be."""
         if isinstance(message.effect, AwaitLogs):
             return self._settle_logs(ledger, message.key, message.value >= message.effect.offset, ctx)
+        if isinstance(message.effect, FreezeAttempt) and message.effect.leave_running:
+            return self.copying.ended(ledger, message.key, message.value, ctx)
         return self.suspending.completed(ledger, message, ctx)
 
     def failed(self, ledger: JobLedger, message: Failed, ctx: Context) -> Outcome:
         """Show a task's end all the same, if it is that: the log store cannot tell."""
         if isinstance(message.effect, AwaitLogs):
             return self._settle_logs(ledger, message.key, False, ctx)
+        if isinstance(message.effect, FreezeAttempt) and message.effect.leave_running:
+            undone = FrozenAttempt(Frozen.UNDONE, reason=f"{type(message.error).__name__}: {message.error}")
+            return self.copying.ended(ledger, message.key, undone, ctx)
         return self.suspending.failed(ledger, message, ctx)
 
     def _settle_logs(self, ledger: JobLedger, key: Any, complete: bool, ctx: Context) -> Outcome:
@@ -550,6 +562,7 @@ class JobDecisions:
         if ledger.assembly is Assembly.DISBANDING:
             yield Continue(Disband())
         yield from self.suspending.resume(ledger, ctx)
+        yield from self.copying.resume(ledger, ctx)
         places = dict.fromkeys((*ledger.places, *ledger.suspects))
         yield from self._resume(ledger, ResumeRest(tuple(places), tuple(ledger.due), 0), ctx)
         yield Continue(Settle(ledger.shown()))

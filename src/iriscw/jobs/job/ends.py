@@ -10,7 +10,11 @@ import attrs
 from iriscw.jobs.job import views
 from iriscw.jobs.job.desired_attempts import latest_attempt, link_of, scheduler_of, stops
 from iriscw.jobs.job.ledger import JobLedger, Place
-from iriscw.jobs.lifecycle import LOST, judge
+from iriscw.jobs.keeping.copies import dropped, left_of
+from iriscw.jobs.keeping.going_back import BACK_LIMIT_NS, is_passed_over, may_go_back, passed_over
+from iriscw.jobs.keeping.messages import BackOverdue, GoesBack, PassedOver
+from iriscw.jobs.keeping.records import CheckpointPassedOver, WentBack
+from iriscw.jobs.lifecycle import LOST, Judgement, judge
 from iriscw.jobs.messages import AttemptsOver, Disband, Refusal, ReleaseAttempts, Settle, StopRest
 from iriscw.jobs.model import (
     MAX_FAULTS_CHARS,
@@ -25,9 +29,18 @@ from iriscw.jobs.model import (
 from iriscw.jobs.records import AttemptEnded, GangAssembly, LogsSettled
 from iriscw.jobs.scheduling.refusals import rest_of
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
-from iriscw.jobs.suspension.messages import SuspensionChanged
+from iriscw.jobs.suspension.messages import PlaceSuspended, SuspensionChanged
 from iriscw.jobs.suspension.model import Stage
-from iriscw.jobs.suspension.moves import Move, after, drop_of, left, log_end_unknown, view_of
+from iriscw.jobs.suspension.moves import (
+    Move,
+    after,
+    drop_of,
+    left,
+    log_end_unknown,
+    view_of,
+    waiting_for,
+    went_back,
+)
 from iriscw.jobs.traits import kept_fault
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -40,6 +53,7 @@ from iriscw.runtime.vocabulary import (
     Emit,
     Outcome,
     Run,
+    SetTimer,
     Tell,
 )
 
@@ -108,6 +122,101 @@ def end_attempt(
         preemptions=task.preemptions,
         unstarted=task.unstarted,
     )
+    move = move_of(ledger, seen.uid, ends)
+    passed = is_passed_over(move)
+    if passed and ledger.verdict is None:  # the end that counts is that of the life before
+        judged = Judgement(TaskState.PENDING)
+    if may_go_back(ledger, ending, judged, seen.exit_code) and _goes_back(
+        ledger, index, ending, seen, judged, ends, ctx
+    ):
+        return
+    _record_end(ledger, index, ending, seen, judged, ends, ctx, logs_bound_ns)
+
+
+def _goes_back(
+    ledger: JobLedger, index: int, ending: Ending, seen: Observation, judged: Judgement, ends: Ends, ctx: Context
+) -> bool:
+    """Have an attempt that is to be tried again go back to a checkpoint, if there is one.
+
+    One that was on its way back, and that nobody could bring back, goes to the one before, and counts against nothing.
+    """
+    uid = seen.uid
+    copies, move = ledger.copies.get(uid), move_of(ledger, uid, ends)
+    if copies is None:
+        return False
+    bad = passed_over(copies, move)
+    for each in bad:
+        drop = dropped(uid, each)
+        ends.records.append(CheckpointPassedOver(index, uid, each.number, seen.reason, ctx.wall))
+        ends.commands.append(Emit(PassedOver(ledger.job_id, index, uid, each.checkpoint, seen.reason, ctx.wall)))
+        ends.commands.append(Run(("drop", drop.key), drop))
+    kept = tuple(each for each in copies.kept if each not in bad)
+    if not kept:
+        return False
+    attempt, to = latest_attempt(ledger, index), kept[-1]
+    record = WentBack(
+        index=index,
+        uid=uid,
+        number=to.number,
+        checkpoint=to.checkpoint,
+        node=to.node,
+        end=AttemptEnd(ending, seen.exit_code, kept_fault(seen.reason, "")),
+        failure=judged.failure,
+        preemption=judged.preemption,
+        log_offset=max(seen.log_offset, 0 if move is None else move.log_offset),
+        wall_ns=ctx.wall,
+    )
+    if move is not None:
+        _end_move(uid, index, move, ends, ctx)
+    then = ends.moves[uid] = went_back(move, to, record)
+    ends.records.append(record)
+    ends.uids.append(uid)
+    ends.began.append(uid)
+    if uid in ledger.live:
+        ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
+    over = left(move, then, ctx.wall)
+    ends.commands += () if over is None else (Emit(over),)
+    ends.commands += (
+        Emit(SuspensionChanged(ledger.job_id, view_of(index, uid, then), ctx.wall)),
+        Emit(GoesBack(ledger.job_id, index, uid, to.checkpoint, then.reason, ctx.wall)),
+        SetTimer(("back", uid), BACK_LIMIT_NS, BackOverdue(index, uid, then.number)),
+    )
+    place = PlaceSuspended(ledger.job_id, waiting_for(uid, index, then, ctx.wall))
+    ends.waiting.append(Tell(scheduler_of(ctx), place))
+    return True
+
+
+def of_earlier_life(ledger: JobLedger, seen: Observation) -> bool:
+    """Tell whether a worker speaks of a life of an attempt that was over when that went back to a checkpoint."""
+    move = ledger.moves.get(seen.uid)
+    return move is not None and move.back > 0 and seen.life != move.grant
+
+
+def _drop_copies(ledger: JobLedger, index: int, uid: str, ends: Ends) -> None:
+    """Have what is kept of an attempt that is over be removed."""
+    copies = ledger.copies.get(uid)
+    if copies is None:
+        return
+    ends.commands += (CancelTimer(("copy due", uid)), CancelTimer(("copy", uid)), CancelTimer(("back", uid)))
+    ends.commands.append(Cancel(("copy", index, uid)))
+    gone = [each.number for each in ends.records if isinstance(each, CheckpointPassedOver) and each.uid == uid]
+    for drop in left_of(uid, copies, gone):
+        ends.commands.append(Run(("drop", drop.key), drop))
+
+
+def _record_end(
+    ledger: JobLedger,
+    index: int,
+    ending: Ending,
+    seen: Observation,
+    judged: Judgement,
+    ends: Ends,
+    ctx: Context,
+    logs_bound_ns: int,
+) -> None:
+    task = ledger.tasks[index]
+    attempt = latest_attempt(ledger, index)
+    started = seen.started or attempt.started_wall_ns > 0
     reason, timeout_ns = seen.reason, ledger.spec.timeout_ns
     if ending is Ending.TIMED_OUT and timeout_ns:  # its worker knows only that it was told to end it
         reason = f"TaskTimeout: it ran for its timeout of {timeout_ns / SECOND:g} s"
@@ -131,6 +240,7 @@ def end_attempt(
         )
     )
     ends.uids.append(seen.uid)
+    _drop_copies(ledger, index, seen.uid, ends)
     move = move_of(ledger, seen.uid, ends)
     unknown_log = False
     if move is not None:

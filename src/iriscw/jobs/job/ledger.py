@@ -25,6 +25,25 @@ from typing import Any
 
 import attrs
 
+from iriscw.jobs.keeping.copies import (
+    CHANGES as COPY_CHANGES,
+    Copies,
+    Home,
+    after as copies_after,
+    copies_kept,
+    copy_key,
+    dropped,
+    keep_copies,
+    left_of,
+    outdated,
+)
+from iriscw.jobs.keeping.records import (
+    CheckpointPassedOver,
+    CopiesKept,
+    CopyFailed,
+    CopyMade,
+    WentBack,
+)
 from iriscw.jobs.lifecycle import LOST, shown_state
 from iriscw.jobs.messages import JobTally
 from iriscw.jobs.model import (
@@ -59,7 +78,7 @@ from iriscw.jobs.records import (
 )
 from iriscw.jobs.suspension.effects import DropCheckpoint
 from iriscw.jobs.suspension.model import Stage
-from iriscw.jobs.suspension.moves import CHANGES, Move, after, drop_of, keep, kept
+from iriscw.jobs.suspension.moves import CHANGES, Move, after, drop_of, keep, kept, went_back
 from iriscw.jobs.suspension.records import (
     AttemptDeserted,
     AttemptResumed,
@@ -125,7 +144,9 @@ class JobLedger:
     moves: dict[str, Move] = attrs.field(factory=dict)
     """What is known of the suspensions of live attempts, by uid."""
     drops: dict[str, DropCheckpoint] = attrs.field(factory=dict)
-    """What suspensions have left to be removed, by their keys."""
+    """What suspensions and copies have left to be removed, by their keys."""
+    copies: dict[str, Copies] = attrs.field(factory=dict)
+    """What is known of the checkpoints that are made of live attempts while they run, by uid."""
     faults_chars: int = 0
     """Of all attempts that are kept."""
     culprit: int | None = None
@@ -154,6 +175,8 @@ class JobLedger:
     """Of a gang: how live members say that they ended, by uid, until it is known why. Their workers keep it, too."""
     rest_ns: int = attrs.field(default=0, eq=False)
     """Of a gang: how long it rests before it waits again, because members did not begin."""
+    homes: dict[str, Home] = attrs.field(factory=dict, eq=False)
+    """Where the files of live attempts are, by uid, as their workers said; only where checkpoints are made of them."""
     heard: str = attrs.field(default="", eq=False)
     """Why tasks wait, as the scheduler said when somebody last asked; empty if nobody has since one was placed."""
 
@@ -360,6 +383,10 @@ def _is_over(ledger: JobLedger, attempt: Attempt) -> None:
         _leaves(ledger, attempt)
     _is_to_drop(ledger, attempt.uid)
     ledger.moves.pop(attempt.uid, None)
+    copies = ledger.copies.pop(attempt.uid, None)
+    if copies is not None:
+        for drop in left_of(attempt.uid, copies):
+            ledger.drops[drop.key] = drop
     if ledger.assembly is Assembly.DISBANDING and not ledger.live:
         ledger.assembly = Assembly.NONE
 
@@ -368,6 +395,7 @@ def _leaves(ledger: JobLedger, attempt: Attempt) -> None:
     """Its worker does not have it any more."""
     del ledger.live[attempt.uid]
     ledger.reached.pop(attempt.uid, None)
+    ledger.homes.pop(attempt.uid, None)
     place = (attempt.worker_id, attempt.incarnation)
     del ledger.places[place][attempt.uid]
     if not ledger.places[place]:
@@ -401,6 +429,51 @@ def _moves(ledger: JobLedger, record: Any) -> None:
     if isinstance(record, AttemptResumed) and ledger.spec.timeout_ns and not attempt.overran:
         ledger.timed[record.uid] = _counted_from(ledger, attempt)
         ledger.timed = dict(sorted(ledger.timed.items(), key=lambda item: (item[1], ledger.live[item[0]])))
+
+
+def _copies(ledger: JobLedger, record: Any) -> None:
+    """Apply what is known of an attempt's copies; those that are kept no more are to be removed."""
+    uid, keep = record.uid, ledger.spec.keep_checkpoints
+    before = ledger.copies.get(uid)
+    match record:
+        case CopyFailed(drop=True) if before is not None:
+            drop = DropCheckpoint(copy_key(uid, before.number))
+            ledger.drops[drop.key] = drop
+        case CheckpointPassedOver(number=number) if before is not None:
+            for each in before.kept:
+                if each.number == number:
+                    drop = dropped(uid, each)
+                    ledger.drops[drop.key] = drop
+        case WentBack():
+            _goes_back(ledger, record)
+    ledger.copies[uid] = copies_after(before, record, keep)
+    if isinstance(record, CopyMade) and before is not None:
+        for each in outdated(before, keep):
+            drop = dropped(uid, each)
+            ledger.drops[drop.key] = drop
+
+
+def _goes_back(ledger: JobLedger, record: WentBack) -> None:
+    """Count the life that is over, and have the attempt without a worker."""
+    task = ledger.tasks[record.index]
+    attempt = task.attempt
+    assert attempt is not None
+    task.failures += record.failure
+    task.preemptions += record.preemption
+    ledger.failures += record.failure
+    ledger.preemptions += record.preemption
+    _is_to_drop(ledger, record.uid)
+    if record.uid in ledger.live:
+        _leaves(ledger, attempt)
+        ledger.away[record.uid] = record.index
+    kept = next(each for each in ledger.copies[record.uid].kept if each.number == record.number)
+    ledger.moves[record.uid] = went_back(ledger.moves.get(record.uid), kept, record)
+
+
+def _copies_kept(ledger: JobLedger, record: CopiesKept) -> None:
+    attempt = ledger.tasks[record.index].attempt
+    assert attempt is not None
+    ledger.copies[attempt.uid] = copies_kept(record)
 
 
 def _counted_from(ledger: JobLedger, attempt: Attempt) -> int:
@@ -541,6 +614,8 @@ _EVOLVE: dict[type, Any] = {
     CheckpointDropped: _dropped,
     CheckpointDue: _drop_kept,
     SuspensionKept: _move_kept,
+    CopiesKept: _copies_kept,
+    **dict.fromkeys(COPY_CHANGES, _copies),
     **dict.fromkeys(CHANGES, _moves),
 }
 
@@ -563,6 +638,9 @@ def compact(ledger: JobLedger) -> Iterable[Any]:
         move = None if task.attempt is None else ledger.moves.get(task.attempt.uid)
         if move is not None:
             yield keep(index, move)
+        copies = None if task.attempt is None else ledger.copies.get(task.attempt.uid)
+        if copies is not None:
+            yield keep_copies(index, copies)
     for drop in ledger.drops.values():
         yield _keep_drop(drop)
     for uid, index in ledger.earlier.items():
@@ -611,8 +689,7 @@ def _keep(item: tuple[int, Task]) -> TaskKept:
 
 
 def _keep_earlier(index: int, attempt: Attempt) -> AttemptKept:
-    fields = {name: getattr(attempt, name) for name in _ATTEMPT_FIELDS}
-    return AttemptKept(index=index, attempt_state=attempt.state, **fields)
+    return AttemptKept(index=index, attempt_state=attempt.state, **{n: getattr(attempt, n) for n in _ATTEMPT_FIELDS})
 
 
 def live_attempts(ledger: JobLedger) -> Iterator[tuple[int, Attempt]]:

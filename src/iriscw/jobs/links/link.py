@@ -65,6 +65,7 @@ from iriscw.runtime.vocabulary import (
     SetTimer,
     Tell,
     Undelivered,
+    replace,
 )
 
 STREAM = "stream"
@@ -192,7 +193,7 @@ class LinkDecisions:
             if known is not None:
                 held.seen, held.started = known.seen, held.started or known.started
             elif link.unclaimed is not None:
-                seen = link.unclaimed.pop(uid, None) or _absent(held)
+                seen = _of_this_life(held, link.unclaimed.pop(uid, None)) or _absent(held)
             if seen is not None:
                 _note(held, seen)
                 comes_back = each.stop is None and not each.suspend and not each.withdraw
@@ -313,7 +314,7 @@ class LinkDecisions:
         link.up = True
         told: dict[str, list[Observation]] = {}
         for uid, held in link.held.items():
-            seen = known.pop(uid, None) or _absent(held)
+            seen = _of_this_life(held, known.pop(uid, None)) or _absent(held)
             if seen is not None:
                 _note(held, seen)
                 told.setdefault(held.order.job_id, []).append(seen)
@@ -398,6 +399,8 @@ class LinkDecisions:
         release, stop, unclaimed = [], [], []
         for seen in observations:
             held = link.held.get(seen.uid)
+            if held is not None and not _is_of(held, seen):
+                continue
             if held is not None:
                 _note(held, seen)
                 told.setdefault(held.order.job_id, {})[seen.uid] = seen
@@ -482,7 +485,19 @@ def _absent(held: HeldAttempt) -> Observation | None:
     An end that the worker has told before stays its word: it may have been let forget it since.
     """
     before = held.seen if held.seen is not None and held.seen.ending is not None else None
-    return tell_of(held.order.uid, held.stop, before, started=held.started)
+    told = tell_of(held.order.uid, held.stop, before, started=held.started)
+    return told if told is None or before is not None else replace(told, life=_leave(held.order))
+
+
+def _is_of(held: HeldAttempt, seen: Observation) -> bool:
+    """Whether a worker speaks of the life of an attempt that is wanted: one that went back had another one before."""
+    given = held.order.resumption
+    return given is None or not given.anew or seen.life == given.grant
+
+
+def _of_this_life(held: HeldAttempt, seen: Observation | None) -> Observation | None:
+    """Leave an end out that is of an earlier life: of the one that is wanted its worker knows nothing yet."""
+    return None if seen is not None and seen.ending is not None and not _is_of(held, seen) else seen
 
 
 def _scheduler_of_link(ctx: Context) -> ActorPath:

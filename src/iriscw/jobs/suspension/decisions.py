@@ -62,6 +62,8 @@ from iriscw.jobs.errors import TaskNotRunning
 from iriscw.jobs.job.desired_attempts import latest_attempt, link_of, run_order, scheduler_of, stop_for
 from iriscw.jobs.job.ends import Ends, conclude, end_attempt, move_of, step
 from iriscw.jobs.job.ledger import JobLedger
+from iriscw.jobs.keeping.going_back import BACK_LIMIT_NS, RETURNS
+from iriscw.jobs.keeping.messages import BackOverdue
 from iriscw.jobs.messages import AttemptsOver, RunAttempts, StopAttempts
 from iriscw.jobs.model import AttemptEnd, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.settings import JobSettings
@@ -83,7 +85,6 @@ from iriscw.jobs.suspension.messages import (
     FindSuspended,
     MoveOverdue,
     PlaceAgain,
-    PlaceSuspended,
     ResumeMoves,
     ResumeTask,
     StoreAgain,
@@ -102,15 +103,14 @@ from iriscw.jobs.suspension.moves import (
     drop_of,
     freeze_key,
     grant_of,
-    store_key,
     thaw_key,
     thawed_on,
     times_doubted,
     to_be_stored,
     view_of,
-    waiting_for,
     waits_for_worker,
 )
+from iriscw.jobs.suspension.placing import placed, stored_by_agent, tried_again
 from iriscw.jobs.suspension.records import (
     AttemptDeserted,
     AttemptFreezing,
@@ -182,6 +182,7 @@ class SuspendDecisions:
             PlaceAgain: self.place_again,
             StoreAgain: self.store_again,
             ResumeMoves: self.resume_rest,
+            BackOverdue: self.back_overdue,
         }
 
     # What is asked
@@ -238,7 +239,7 @@ class SuspendDecisions:
             return (Reply(view_of(index, uid, move)),)
         ends = Ends()
         then = step(ledger, index, uid, ends, ctx, ResumptionWanted(index, uid, message.key, True, ctx.wall))
-        commands = (*ends.commands, *_place(ledger, index, uid, then, ctx), Reply(view_of(index, uid, then)))
+        commands = (*ends.commands, *placed(ledger, index, uid, then, ctx), Reply(view_of(index, uid, then)))
         return Decision(records=tuple(ends.records), commands=commands)
 
     def find_suspended(self, ledger: JobLedger, message: FindSuspended, ctx: Context) -> Outcome:
@@ -260,7 +261,7 @@ class SuspendDecisions:
                 self._give_up(ledger, index, seen.uid, GONE, ends, ctx)
             return
         match move.stage, seen.suspension:
-            case Stage.ASKED, Suspension.SUSPENDING if stop_for(ledger, latest_attempt(ledger, index)) is None:
+            case Stage.ASKED, Suspension.SUSPENDING if self._may_freeze(ledger, index, seen.uid):
                 freezing = AttemptFreezing(
                     index, seen.uid, seen.folder, ctx.wall, seen.ports, seen.process_started_wall_ns, seen.host
                 )
@@ -281,6 +282,11 @@ class SuspendDecisions:
                 self._resumed(ledger, index, seen.uid, move, ends, ctx)
             case _:
                 pass
+
+    def _may_freeze(self, ledger: JobLedger, index: int, uid: str) -> bool:
+        """Whether it is not being stopped, and no copy of it is under way, whose end has this asked again."""
+        copies = ledger.copies.get(uid)
+        return stop_for(ledger, latest_attempt(ledger, index)) is None and not (copies and copies.under_way)
 
     def _vacated(self, ledger: JobLedger, index: int, seen: Observation, move: Move, ends: Ends, ctx: Context) -> None:
         vacated = AttemptVacated(
@@ -313,8 +319,8 @@ class SuspendDecisions:
             ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
         ends.commands.append(CancelTimer(("move", uid)))
         if then.storing:
-            ends.commands.append(_store(index, uid, then))
-        ends.waiting += _place(ledger, index, uid, then, ctx)
+            ends.commands.append(stored_by_agent(index, uid, then))
+        ends.waiting += placed(ledger, index, uid, then, ctx)
 
     def _unplaced(self, ledger: JobLedger, index: int, seen: Observation, move: Move, ends: Ends, ctx: Context) -> None:
         """Have it without a worker again: its worker has taken the grant back."""
@@ -329,14 +335,41 @@ class SuspendDecisions:
         ends.uids.append(uid)
         ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
         ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
-        ends.waiting += _place(ledger, index, uid, then, ctx)
+        if then.back and then.returns >= RETURNS:
+            why = f"{then.node} did not take it, {then.returns} times: {move.reason}"
+            self._pass_over(ledger, index, uid, why, ends, ctx)
+        else:
+            ends.waiting += placed(ledger, index, uid, then, ctx)
+
+    def _pass_over(self, ledger: JobLedger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
+        """Have one without a worker go back to the checkpoint before, or end, so that it begins from nothing."""
+        attempt = latest_attempt(ledger, index)
+        move = move_of(ledger, uid, ends)
+        assert move is not None
+        end = AttemptEnd(Ending.WORKER_LOST, fault=Fault("", reason[:MAX_REASON_CHARS]))
+        seen = Observation(uid, attempt.state, end, started=True, log_offset=move.log_offset)
+        end_attempt(ledger, index, Ending.WORKER_LOST, seen, ends, ctx, self.settings.logs_bound_ns)
+
+    def back_overdue(self, ledger: JobLedger, message: BackOverdue, ctx: Context) -> Outcome:
+        """Nobody has brought it back: the machine that has the checkpoint may be gone."""
+        move = ledger.moves.get(message.uid)
+        waits = move is not None and move.back and move.number == message.number and waits_for_worker(move)
+        if move is None or not waits or not ledger.open:
+            return None
+        ends = Ends()
+        limit_s = BACK_LIMIT_NS / 1_000_000_000
+        reason = f"no worker on {move.node} had room for it within {limit_s:g} s"
+        self._pass_over(ledger, message.index, message.uid, reason, ends, ctx)
+        unwanted = Tell(scheduler_of(ctx), SuspendedUnwanted(ledger.job_id, message.uid))
+        ends.commands.append(unwanted)
+        return conclude(ledger, ends, ctx)
 
     def _resumed(self, ledger: JobLedger, index: int, uid: str, move: Move, ends: Ends, ctx: Context) -> None:
         drop = drop_of(uid, move)
-        assert drop is not None
         step(ledger, index, uid, ends, ctx, AttemptResumed(index, uid, ctx.wall))
         ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
-        ends.commands.append(Run(("drop", drop.key), drop))
+        if drop is not None:  # a checkpoint to which it went back is kept
+            ends.commands.append(Run(("drop", drop.key), drop))
 
     def ended(self, ledger: JobLedger, seen: Observation) -> Observation:
         """Say how an attempt ended that its worker says has: one that was given up is lost, for the reason of that.
@@ -499,7 +532,7 @@ class SuspendDecisions:
         )
         then = step(ledger, index, uid, ends, ctx, ended)
         if ledger.open:
-            ends.waiting += _place(ledger, index, uid, then, ctx)
+            ends.waiting += placed(ledger, index, uid, then, ctx)
             ends.commands += self._store_later(index, uid, then)
         return conclude(ledger, ends, ctx)
 
@@ -519,7 +552,7 @@ class SuspendDecisions:
             return None
         ends = Ends()
         then = step(ledger, index, uid, ends, ctx, StoreBegun(index, uid, ctx.wall))
-        ends.commands.append(_store(index, uid, then))
+        ends.commands.append(stored_by_agent(index, uid, then))
         return conclude(ledger, ends, ctx)
 
     # Going on
@@ -591,7 +624,7 @@ class SuspendDecisions:
         move = ledger.moves.get(message.uid)
         if move is None or move.number != message.number or not ledger.open:
             return None
-        return tuple(_place(ledger, message.index, message.uid, move, ctx))
+        return tuple(placed(ledger, message.index, message.uid, move, ctx))
 
     # Clocks, and a new incarnation
 
@@ -651,28 +684,11 @@ class SuspendDecisions:
         elif move.stage is Stage.RESUMING and move.thawing and not move.returning:
             yield self._thaw(index, uid, move)
         elif move.storing:
-            yield _store(index, uid, move)
+            yield stored_by_agent(index, uid, move)
         elif to_be_stored(move):
             yield from self._store_later(index, uid, move)
         elif waits_for_worker(move):  # the scheduler asks for what waits; the clocks are ours
-            yield from _tried_again(index, uid, move, ctx)
-
-
-def _store(index: int, uid: str, move: Move) -> Command:
-    """Have its checkpoint come to the repository."""
-    effect = StoreCheckpoint(store_key(freeze_key(uid, move), move.stores_failed), uid, move.checkpoint, move.node)
-    return Run(("store", index, uid), effect)
-
-
-def _place(ledger: JobLedger, index: int, uid: str, move: Move, ctx: Context) -> Iterator[Command]:
-    """Have a worker found for it, if one is wanted."""
-    if waits_for_worker(move):
-        yield Tell(scheduler_of(ctx), PlaceSuspended(ledger.job_id, waiting_for(uid, index, move, ctx.wall)))
-        yield from _tried_again(index, uid, move, ctx)
-
-
-def _tried_again(index: int, uid: str, move: Move, ctx: Context) -> Iterator[Command]:
-    """Have the first of the machines that are not to be tried now be tried when its time has come."""
-    until = [until_ns for _, _, until_ns in move.doubts if until_ns > ctx.wall]
-    if until:
-        yield SetTimer(("doubt", uid), min(until) - ctx.wall, PlaceAgain(index, uid, move.number))
+            yield from tried_again(index, uid, move, ctx)
+            if move.back:
+                left_ns = min(max(move.since_wall_ns + BACK_LIMIT_NS - ctx.wall, 0), BACK_LIMIT_NS)
+                yield SetTimer(("back", uid), left_ns, BackOverdue(index, uid, move.number))

@@ -51,6 +51,7 @@ class FreezeAttempt:
         gpus: that it has, by UUID, for the checkpoint's labels.
         carries_folder: its folder becomes a part of the checkpoint, because that is to go to the repository: one that
             has none is not frozen.
+        leave_running: it runs on, and its folder is carried, to no repository.
     """
 
     key: str
@@ -64,6 +65,7 @@ class FreezeAttempt:
     labels: Labels
     gpus: tuple[str, ...] = ()
     carries_folder: bool = False
+    leave_running: bool = False
 
 
 @message

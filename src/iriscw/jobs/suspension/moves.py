@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from iriscw.jobs.keeping.records import CopyKept, WentBack
 from iriscw.jobs.model import Observation, Resumption, Suspension
 from iriscw.jobs.suspension.effects import DropCheckpoint
 from iriscw.jobs.suspension.messages import PhaseOver, SuspendedAttempt, SuspensionView
@@ -105,6 +106,9 @@ class Move:
     """The machine on which it is brought back, or was last; empty: the one that has the checkpoint."""
     stores_failed: int = 0
     """How often its checkpoint did not come to the repository in this suspension."""
+    back: int = 0
+    """Of one that has gone back to a checkpoint that was made while it ran: the number of that; else 0. Such a
+    checkpoint is kept, and has no part in what a suspension leaves behind."""
 
 
 def freeze_key(uid: str, move: Move) -> str:
@@ -145,7 +149,7 @@ def grant_of(uid: str, move: Move) -> str:
 
 def drop_of(uid: str, move: Move | None) -> DropCheckpoint | None:
     """Say what is to be removed when an attempt ends, or runs again; None: nothing."""
-    if move is None or move.stage not in MARKED:
+    if move is None or move.stage not in MARKED or move.back:
         return None
     tried = dict.fromkeys((*(node for node, _, _ in move.doubts), *((move.at,) if move.at else ())))
     return DropCheckpoint(
@@ -178,7 +182,17 @@ def resumption_of(move: Move, gpus: tuple[str, ...]) -> Resumption | None:
     if not move.grant:
         return None
     host = "" if move.repository else move.host  # on another machine it is reached at another address
-    return Resumption(move.grant, move.folder, move.process_started_wall_ns, move.paused_ns, move.ports, gpus, host)
+    return Resumption(
+        move.grant,
+        move.folder,
+        move.process_started_wall_ns,
+        move.paused_ns,
+        move.ports,
+        gpus,
+        host,
+        anew=move.back > 0,
+        log_offset=move.log_offset if move.back else 0,
+    )
 
 
 def waits_for_worker(move: Move) -> bool:
@@ -261,6 +275,8 @@ def _sentence(move: Move) -> str:
     match move.stage:
         case Stage.RUNS:
             return move.reason
+        case Stage.SUSPENDED if move.back and move.wanted:
+            return f"{move.reason}; waits for a worker with room on {move.node}, to go on from its checkpoint there"
         case Stage.ASKED:
             return "its worker prepares it"
         case Stage.FREEZING if move.away:
@@ -439,6 +455,32 @@ def _resumed(move: Move, record: AttemptResumed) -> Move:
         checkpoint="",
         node="",
         paused_ns=_paused_until(move, record.wall_ns),
+    )
+
+
+def went_back(before: Move | None, kept: CopyKept, record: WentBack) -> Move:
+    """Return what an attempt is that goes back to a checkpoint: suspended, as of when that was made."""
+    ending = record.end.ending.value
+    reason = record.end.reason
+    return Move(
+        number=1 if before is None else before.number + 1,
+        stage=Stage.SUSPENDED,
+        since_wall_ns=record.wall_ns,
+        folder=kept.folder,
+        vacated=True,
+        ports=kept.ports,
+        host=kept.host,
+        process_started_wall_ns=kept.process_started_wall_ns,
+        log_offset=record.log_offset,
+        checkpoint=kept.checkpoint,
+        node=kept.node,
+        reason=f"it ended as {ending}: {reason}" if reason else f"it ended as {ending}",
+        wanted=True,
+        resume_key="" if before is None else before.resume_key,
+        paused_ns=kept.paused_ns,
+        suspended_wall_ns=kept.taken_wall_ns,
+        away=True,
+        back=kept.number,
     )
 
 

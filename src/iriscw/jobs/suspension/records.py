@@ -296,6 +296,7 @@ class SuspensionKept:
     repository: str = ""
     at: str = ""
     stores_failed: int = 0
+    back: int = 0
 
 
 @record("jobs.checkpoint_due", version=1)

@@ -249,7 +249,15 @@ class AttemptDesk:
         gpus, indices = self._divided(effect.gpus)
         # Where its machine is the same, so is the address at which it listens.
         host = effect.host or place.advertise_host
-        where = Whereabouts(place.worker_id, place.controller_address, host, gpus, indices)
+        where = Whereabouts(
+            place.worker_id,
+            place.controller_address,
+            host,
+            gpus,
+            indices,
+            anew=effect.anew,
+            log_offset=effect.log_offset,
+        )
         running = await self._runtime.permit(effect.uid, Path(effect.folder), effect.grant, where)
         self._hold(running)
 

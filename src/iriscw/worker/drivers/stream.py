@@ -172,7 +172,7 @@ class ControllerStream:
             if each.suspension in _HAVE_PROCESSES:
                 each.process = _process(held.running.process)
                 each.supervisor = _process(held.running.supervisor)
-            if each.suspension is v1.Suspension.SUSPENDING:  # told already: this worker may be gone when it is frozen
+                # told already: this worker may be gone when it is frozen, or brought back from a checkpoint
                 each.folder = str(held.running.stdout.parent)
 
     async def _end(self, call: Call, shipping: Shipping, seen: Observation, told: Observation | None) -> None:

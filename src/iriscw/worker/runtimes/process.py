@@ -250,6 +250,8 @@ class ProcessRuntime:
 
     def _permit(self, uid: str, path: Path, offered: Grant, where: Whereabouts) -> ProcessAttempt:
         folder = AttemptFolder(path.parent, uid, self.one_log)
+        if where.anew and path.is_absolute() and path == folder.path:
+            self._clear(folder, offered.id)
         if not path.is_absolute() or path != folder.path or not (folder.began() or self._may_come(path)):
             raise ResumeRefused(f"{path} is not a folder of the attempt {uid}")
         permitted = _Permitted(folder, offered, where)
@@ -268,6 +270,20 @@ class ProcessRuntime:
                 (self._references / uid).unlink(missing_ok=True)
             raise
         return self._at(folder)
+
+    def _clear(self, folder: AttemptFolder, grant: str) -> None:
+        """Remove the folder of a life that is over, in the place of which an earlier state of it is to come.
+
+        One that is nobody's stays: it may have come just now, and who brings one puts aside what was let go.
+        """
+        path = folder.path
+        if not os.path.lexists(path) or owner_of(path) == NOBODY or standing_of(path, grant) is not GrantStanding.NONE:
+            return
+        if path.lstat().st_uid != os.geteuid() or not stat.S_ISDIR(path.lstat().st_mode):
+            raise ResumeRefused(f"{path} is somebody else's")
+        if self._at(folder).supervised.alive:
+            raise ResumeRefused(f"{folder.uid} runs: whoever has it would lose it")
+        folder.remove()
 
     def _may_come(self, path: Path) -> bool:
         """Whether a folder that is not there may come with a checkpoint: it lay where such folders lie here, too."""
@@ -302,6 +318,7 @@ class ProcessRuntime:
                 return
             try:
                 folder.moved(permitted.where)
+                folder.log_goes_on(permitted.where.log_offset)
             except ValueError as error:  # the program's own doing: it goes on without it
                 log.warning("the context of %s is not what it was: %s", folder.uid, error)
             offer(folder.path, permitted.grant)

@@ -39,6 +39,9 @@ from iriscw.task.environment import (
 )
 from iriscw.worker.ports import AttemptSpec, Whereabouts
 
+GOES_ON = "\niriscw: goes on from a checkpoint; what stands above was written since that, too\n"
+"""What the log of an attempt says between what a life wrote that is over, and what the next one writes."""
+
 UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RECORD = "attempt.json"
 _CALLABLE = "callable"
@@ -127,6 +130,23 @@ class AttemptFolder:
         )
         if here != facts:
             write_atomic(path, encode_facts(here), durable=False)
+
+    def log_goes_on(self, offset: int) -> None:
+        """Have what its program writes next stand at ``offset`` of its log, at least, behind a line that says so.
+
+        What is missing up to there its log store has: it was written by a life of the attempt that is over. May be
+        repeated.
+
+        Raises:
+            OSError: the log cannot be written, or is none any more.
+        """
+        if _size(self.stdout) >= offset:
+            return
+        file = os.open(self.stdout, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            os.pwrite(file, GOES_ON.encode(), offset)
+        finally:
+            os.close(file)
 
     def began(self) -> bool:
         """Whether the attempt was prepared as a whole, whatever its program has made of the record since."""

@@ -32,13 +32,15 @@ class DiskFolders:
         """Say how much a folder is (see the port)."""
         return await _stoppable(partial(measure, folder, checkpoint))
 
-    async def pack(self, carried: CarriedFolder, images: str, most_bytes: int, report: Report) -> CarriedFolder:
+    async def pack(
+        self, carried: CarriedFolder, images: str, most_bytes: int, report: Report, *, runs_on: bool = False
+    ) -> CarriedFolder:
         """Write it into a file among the images (see the port)."""
 
         def told(done_bytes: int) -> None:
             report(Progress("pack", done_bytes, carried.size_bytes))
 
-        return await _stoppable(lambda stop: pack(carried, Path(images), most_bytes, stop, told))
+        return await _stoppable(lambda stop: pack(carried, Path(images), most_bytes, stop, told, runs_on=runs_on))
 
     async def look(self, carried: CarriedFolder) -> FolderSight:
         """Look at its place (see the port)."""

@@ -234,7 +234,13 @@ def measure(folder: str, checkpoint: str, stop: threading.Event) -> CarriedFolde
 
 
 def pack(
-    carried: CarriedFolder, images: Path, most_bytes: int, stop: threading.Event, report: _Report
+    carried: CarriedFolder,
+    images: Path,
+    most_bytes: int,
+    stop: threading.Event,
+    report: _Report,
+    *,
+    runs_on: bool = False,
 ) -> CarriedFolder:
     """Write a folder into a file among the images, and mark it as what was packed. May be repeated.
 
@@ -244,6 +250,7 @@ def pack(
         most_bytes: what all images together may take.
         stop: set by whoever gives it up.
         report: told how many bytes were written so far.
+        runs_on: its program is only held, and changes it afterwards: it gets no mark.
 
     Returns:
         The folder as it was packed.
@@ -258,7 +265,8 @@ def pack(
     try:
         top = os.open(carried.path, _FOLDER)
         try:
-            write_mark(Path(f"/proc/self/fd/{top}"), carried.checkpoint)
+            if not runs_on:
+                write_mark(Path(f"/proc/self/fd/{top}"), carried.checkpoint)
         finally:
             os.close(top)
         target = os.open(images / PACK, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -1535,7 +1535,7 @@ class AttemptObserved(betterproto2.Message):
 
     folder: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
     """
-    Of one that may be frozen, is suspended, or can be brought back now: where its files are. Absolute.
+    Of one that runs, is suspended, or can be brought back now: where its files are. Absolute.
     """
 
     gpus: "list[str]" = betterproto2.field(13, betterproto2.TYPE_STRING, repeated=True)
@@ -1560,7 +1560,7 @@ class AttemptObserved(betterproto2.Message):
 
     supervisor: "ProcessRef | None" = betterproto2.field(16, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The one above it, with which it is suspended. Likewise; not there if it cannot be.
+    The one above it, with which it is frozen. Likewise; not there if it cannot be.
     """
 
     ending: "Ending" = betterproto2.field(18, betterproto2.TYPE_ENUM, default_factory=lambda: Ending(0))
@@ -1576,6 +1576,11 @@ class AttemptObserved(betterproto2.Message):
     withdrawn_reason: "str" = betterproto2.field(20, betterproto2.TYPE_STRING)
     """
     Why this worker could not let it go on under that grant. Empty: it was told to take it back.
+    """
+
+    life_grant: "str" = betterproto2.field(21, betterproto2.TYPE_STRING)
+    """
+    The grant under which this worker has it; empty: it began here.
     """
 
 
@@ -2689,8 +2694,8 @@ class FreezeRequest(betterproto2.Message):
 
     carries_folder: "bool" = betterproto2.field(14, betterproto2.TYPE_BOOL)
     """
-    That folder becomes a part of the checkpoint, so that it can be thawed on another node. Not together with
-    leave_running: what runs on would change it meanwhile.
+    That folder becomes a part of the checkpoint, so that it can be thawed on another node, or once it has changed. With
+    leave_running the tree is held until the folder is packed.
     """
 
 
@@ -4318,6 +4323,16 @@ class Resumption(betterproto2.Message):
     As the worker that had it said; empty: not told.
     """
 
+    anew: "bool" = betterproto2.field(9, betterproto2.TYPE_BOOL)
+    """
+    The attempt has lived on after its checkpoint was made, and that life is over: what is in the place of its folder goes.
+    """
+
+    log_end_offset: "int" = betterproto2.field(10, betterproto2.TYPE_INT64)
+    """
+    With anew: where its log goes on, behind what that life wrote.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "Resumption", Resumption)
 
@@ -4647,6 +4662,21 @@ class SubmitJobRequest(betterproto2.Message):
     detached: "bool" = betterproto2.field(21, betterproto2.TYPE_BOOL)
     """
     It goes on when the job of parent_job_id ends; otherwise it ends with it.
+    """
+
+    checkpoint_every_ms: "int" = betterproto2.field(22, betterproto2.TYPE_INT64)
+    """
+    How often a checkpoint is made of each task that runs, which runs on; 0: never.
+    """
+
+    keep_checkpoints: "int" = betterproto2.field(23, betterproto2.TYPE_INT32)
+    """
+    How many of these are kept of a task, the newest. 0: the default.
+    """
+
+    retry_from_checkpoint: "bool" = betterproto2.field(24, betterproto2.TYPE_BOOL)
+    """
+    A task that is tried again begins from the newest that can be brought back.
     """
 
 
