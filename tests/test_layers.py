@@ -66,7 +66,7 @@ VISIBLE = {
     "testing": (*EDGE, "runtime", "journal", "config", "rpc", "dialling", "proto", "worker", "task", *ANY_FEATURE),
     "bench": (
         *(*EDGE, "runtime", "journal", "config", "rpc", "proto", "testing", "agent", "controller"),
-        *("client.hosted", "task.hosting", *ANY_FEATURE),
+        *("client.calls", "client.hosted", "task.hosting", "task.passing", *ANY_FEATURE),
     ),
     "deploy": (*EDGE, "config", "rpc", *ANY_FEATURE),
     "kubernetes": ("client", "config", "deploy", "rpc", *ANY_FEATURE),

@@ -16,7 +16,7 @@ from kill_cluster import ControllerProcess
 import iriscw
 from iriscw import Resources
 from iriscw.client.actors import ActorHandle
-from iriscw.client.hosted import ActorId
+from iriscw.client.hosted import ActorId, HostedCalls
 from iriscw.errors import ActorOver, CallLost, InvalidActor, NoSuchMethod, NotHosted, PermissionDenied
 from raised import that
 
@@ -108,11 +108,11 @@ async def test_who_may_call(cluster):
         one = await client.create_actor(Account, 1, name="guarded", resources=SMALL)
         other = await client.create_actor(Account, 1, name="open", resources=SMALL)
         plain = await client.submit(os.getpid, name="plain", resources=SMALL)
-        calls = client.hosted_calls
+        home = client.hosted_calls
         forged = ActorId(one.job_id, one._ref.job_uid, one.name, other._ref.capability)
         for ref, error in ((forged, PermissionDenied), (ActorId(plain.id, plain.uid, "plain"), NotHosted)):
             with pytest.raises(error):
-                await type(calls)(calls.calls).of(ref).call("add", (1,), {})
+                await ActorHandle(ref, ["add"], HostedCalls(await home.opened()), None).add(1)
         with pytest.raises(InvalidActor):
             await client.create_actor(Account(1), name="object", resources=SMALL)
 

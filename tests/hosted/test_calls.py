@@ -3,19 +3,30 @@
 import asyncio
 import contextlib
 import os
+import pickle
 import threading
 from contextlib import asynccontextmanager
 
 import pytest
 
-from iriscw.client.hosted import ActorCalls, ActorId
-from iriscw.errors import ActorOver, CallFailed, CallLost, CallTooLarge, NoSuchMethod, NotPicklable, RemoteTraceback
+from iriscw.client.hosted import ActorCalls, ActorId, HostedCalls
+from iriscw.errors import (
+    ActorOver,
+    CallFailed,
+    CallLost,
+    CallTooLarge,
+    ClientClosed,
+    NoSuchMethod,
+    NotPicklable,
+    RemoteTraceback,
+)
 from iriscw.hosted.drivers import link as links
-from iriscw.hosted.frames import Tagging
+from iriscw.hosted.frames import FrameKind, Tagging
 from iriscw.hosted.model import WINDOW
 from iriscw.proto.iriscw.v1 import HostedActorUpdate
 from iriscw.task import hosting
 from iriscw.task.hosting import ActorHost
+from iriscw.task.passing import passed
 from raised import that
 
 pytestmark = pytest.mark.anyio
@@ -37,6 +48,46 @@ class Unpicklable(Exception):
         raise TypeError("it stays here")
 
 
+def unreadable():
+    raise Unreadable
+
+
+class Unreadable(Exception):
+    """An error that nobody can tell."""
+
+    def __str__(self):
+        raise ValueError("nobody can")
+
+
+class Evil(Exception):
+    """An error that another one is raised by where it is read."""
+
+    def __reduce__(self):
+        return unreadable, ()
+
+
+class Lazy:
+    """A method of the class, and an error of its objects."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __get__(self, instance, owner):
+        if instance is None:
+            return self.function
+        raise RuntimeError("not configured")
+
+
+class Array:
+    """A buffer, as numpy has them."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __reduce_ex__(self, protocol):
+        return Array, (pickle.PickleBuffer(self.data),)
+
+
 class Subject:
     """The actor."""
 
@@ -55,6 +106,20 @@ class Subject:
 
     def open(self):
         self.gate.set()
+
+    def large(self):
+        return b"x" * (8 << 20)
+
+    def raise_evil(self):
+        raise Evil
+
+    @Lazy
+    def lazy(self):
+        """Be a method, as far as the class says."""
+
+    def written(self, array):
+        array.data[0] += 1
+        return array
 
     def same_thread(self):
         return threading.get_ident() == self.thread
@@ -107,6 +172,18 @@ class Directory:
             self.news.clear()
 
 
+class Caller(ActorCalls):
+    """Calls by name."""
+
+    def call(self, method, args=(), kwargs=None, *, tell=False):
+        parts = [method.encode(), *passed((args, kwargs or {}))]
+        return super().call(FrameKind.TELL if tell else FrameKind.CALL, parts)
+
+    async def linked(self):
+        await super().call(None, [])
+        return self._link
+
+
 class Scene:
     """A host, its subject, and how to call it."""
 
@@ -119,7 +196,10 @@ class Scene:
         return HostedActorUpdate(attempt_uid="a", host="127.0.0.1", port=self.port, call_key=key, **fields)
 
     def caller(self, directory=None):
-        made = ActorCalls(directory or self.directory, ActorId("job-a", "uid", "subject"), None)
+        async def opened():
+            return directory or self.directory
+
+        made = Caller(HostedCalls(opened), ActorId("job-a", "uid", "subject"))
         self.made.append(made)
         return made
 
@@ -306,31 +386,107 @@ async def test_a_caller_on_another_machine_has_to_tag(monkeypatch):
         assert scene.subject.said == []
 
 
-async def test_a_caller_with_too_many_calls_is_cut_off():
+async def test_a_caller_with_too_many_calls_is_cut_off(monkeypatch):
     """The window is the caller's to keep; one that does not keep it is none of ours."""
+    monkeypatch.setattr("iriscw.client.hosted.WINDOW", 2 * WINDOW)
     async with hosted() as scene:
         caller = scene.caller()
-        link = await caller.linked()
-        link.window = asyncio.Semaphore(2 * WINDOW)
-        scene.subject.gate.clear()
-        calls = [asyncio.create_task(caller.call("wait", (), {})) for _ in range(WINDOW + 1)]
+        calls = [asyncio.ensure_future(caller.call("wait")) for _ in range(WINDOW + 2)]
         done, _ = await asyncio.wait(calls, return_when=asyncio.FIRST_EXCEPTION)
         assert all(isinstance(each.exception(), CallLost) for each in done)
 
 
 async def test_the_mailbox_has_bounds(monkeypatch):
-    """While too many bytes wait, nobody is read from; then all goes on."""
+    """A call for which there is no room waits on its way; cancelling gets past it, and then all goes on."""
     monkeypatch.setattr(hosting, "WAITING_BYTES", 1 << 20)
     async with hosted() as scene:
-        caller = scene.caller()
-        waiting = asyncio.create_task(caller.call("wait", (), {}))
-        calls = [asyncio.create_task(caller.call("echo", (b"x" * (1 << 19),), {})) for _ in range(16)]
-        await until(lambda: scene.host._waiting_bytes > 1 << 20)
-        link = next(iter(scene.host._links))
-        assert not link._transport.is_reading()
-        scene.subject.gate.set()
-        assert await waiting
+        caller, other = scene.caller(), scene.caller()
+        hanging = asyncio.ensure_future(other.call("hang"))
+        await scene.subject.begun.wait()
+        calls = [asyncio.ensure_future(caller.call("echo", (b"x" * (1 << 19),))) for _ in range(16)]
+        await until(lambda: scene.host._held)
+        assert scene.host._waiting_bytes <= 1 << 20
+        hanging.cancel()
+        await scene.subject.cancelled.wait()
         assert len(await asyncio.gather(*calls)) == 16
+        assert scene.host._waiting_bytes == 0
+
+
+async def test_who_does_not_read_holds_up_nobody_else(monkeypatch):
+    """Its next calls begin when it has read; those of others go on, and nothing is lost."""
+    monkeypatch.setattr(hosting, "UNREAD_BYTES", 1 << 20)
+    async with hosted() as scene:
+        slow, other = scene.caller(), scene.caller()
+        link = await slow.linked()
+        link.pause_reading()
+        calls = [asyncio.ensure_future(slow.call("large")) for _ in range(8)]
+        await until(lambda: any(each.parked for each in scene.host._links))
+        assert await other.call("say", ("x",)) == ("x",)
+        link.go_on()
+        assert {len(each) for each in await asyncio.gather(*calls)} == {8 << 20}
+
+
+async def test_what_goes_wrong_around_a_method_is_its_callers():
+    """A descriptor that raises, what only the metaclass has, an error that cannot be read: the actor goes on."""
+    async with hosted() as scene:
+        caller = scene.caller()
+        with pytest.raises(NoSuchMethod):
+            await caller.call("mro")
+        for name, error in (("lazy", RuntimeError), ("raise_evil", CallFailed)):
+            with pytest.raises(error):
+                await caller.call(name)
+        assert await caller.call("say", ("on",)) == ("on",)
+
+
+async def test_calls_of_a_closed_client_end():
+    """Those that wait for the connection, for room, and for their answers; nothing is sent after that."""
+    async with hosted() as scene:
+        caller, unheard = scene.caller(), scene.caller(Directory())
+        calls = [asyncio.ensure_future(caller.call("wait")) for _ in range(WINDOW + 8)]
+        calls.append(asyncio.ensure_future(unheard.call("say", ("x",))))
+        await until(lambda: scene.subject.waits)
+        caller.close()
+        unheard.close()
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(each) for each in found} == {CallLost, ClientClosed}
+        with pytest.raises(ClientClosed):
+            await caller.call("say", ("x",))
+        await until(lambda: not scene.host._links)
+        assert scene.subject.said == []
+
+
+async def test_buffers_travel_as_they_were():
+    """Whatever their size; what arrives can be written to, and writing to what was sent changes nothing of it."""
+    async with hosted() as scene:
+        caller = scene.caller()
+        for size in (1000, hosting.CALL_BYTES, 100_000, 1 << 20):
+            sent = Array(bytearray(size))
+            calling = caller.begin(FrameKind.CALL, [b"written", *passed(((sent,), {}))])
+            sent.data[:] = b"x" * size
+            found = caller.read(*await calling)
+            assert (len(found.data), found.data[0], found.data[-1]) == (size, 1, 0)
+
+
+async def test_an_object_that_cannot_be_made_ends_its_process():
+    """Whatever it raises: also what no future can hold."""
+
+    def make():
+        next(iter([]))
+
+    with pytest.raises(RuntimeError):
+        await ActorHost(KEY).serve(make, "127.0.0.1", 0)
+
+
+async def test_strangers_keep_nobody_out(monkeypatch):
+    """Of too many that do not greet the first has to go; nothing is kept of those that left."""
+    monkeypatch.setattr(hosting, "MAX_STRANGERS", 4)
+    async with hosted() as scene:
+        strangers = [await asyncio.open_connection("127.0.0.1", scene.port) for _ in range(8)]
+        await until(lambda: len(scene.host._links) == 4)
+        assert await scene.caller().call("say", ("x",)) == ("x",)
+        for _, writer in strangers:
+            writer.close()
+        await until(lambda: len(scene.host._links) == 1)
 
 
 async def test_an_actor_that_is_over_says_why():

@@ -20,9 +20,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from iriscw.bench.plane import Figures, MeasurementFailed
-from iriscw.client.hosted import ActorCalls, ActorId
+from iriscw.client.calls import MethodCalls
+from iriscw.client.hosted import ActorCalls, ActorId, HostedCalls
+from iriscw.hosted.frames import FrameKind
 from iriscw.hosted.model import ActorPlace
 from iriscw.task.hosting import ActorHost
+from iriscw.task.passing import passed
 
 GOALS: Final[Figures] = {"beside_xoscar": 2.0}
 """What each ratio is to be at least."""
@@ -102,11 +105,15 @@ class Echoing:
         return value
 
 
+async def _nobody() -> MethodCalls:
+    raise MeasurementFailed("no controller is asked here")
+
+
 class _OwnPlace(ActorCalls):
     """Calls of an actor whose place is known."""
 
     def __init__(self, place: ActorPlace) -> None:
-        super().__init__(None, ActorId("", "", "bench"), None)  # type: ignore[arg-type]  # no controller is asked
+        super().__init__(HostedCalls(_nobody), ActorId("", "", "bench"))
         self._place = place
 
     async def _connected(self) -> Any:
@@ -126,7 +133,7 @@ async def _iriscw(method: str) -> AsyncIterator[Echo]:
     assert host.stdout is not None
     try:
         calls = _OwnPlace(ActorPlace("bench", "127.0.0.1", int(await host.stdout.readline()), KEY))
-        yield lambda value: calls.call(method, (value,), {})
+        yield lambda value: calls.call(FrameKind.CALL, [method.encode(), *passed(((value,), {}))])
         calls.close()
     finally:
         host.kill()

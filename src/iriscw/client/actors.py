@@ -16,10 +16,14 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, o
 
 import attrs
 
-from iriscw.client.hosted import HOME, ActorCalls, ActorId, HostedCalls, OwnCode
+from iriscw.client.calls import MethodCalls
+from iriscw.client.hosted import HOME, ActorCalls, ActorId, Answer, HostedCalls, OwnCode
 from iriscw.client.submission import is_own_file, own_code_by_value
+from iriscw.hosted.drivers.link import Part
 from iriscw.hosted.errors import InvalidActor, NoSuchMethod
+from iriscw.hosted.frames import FrameKind
 from iriscw.task.context import InsideLoop, NotInTask, context
+from iriscw.task.passing import passed
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -54,16 +58,29 @@ class ActorFuture(Generic[R]):
         """
         if not self._inner.done() and _running_loop() is not None:
             raise InsideLoop("result() would hold up the event loop that runs here: await the future")
-        if isinstance(self._inner, asyncio.Task):
+        if not isinstance(self._inner, asyncio.Task):
+            return self._inner.result(timeout_s)
+        if self._inner.done():
             return self._inner.result()
-        return self._inner.result(timeout_s)
+        waiting = asyncio.run_coroutine_threadsafe(_shielded(self._inner), self._inner.get_loop())
+        try:
+            return waiting.result(timeout_s)
+        finally:
+            waiting.cancel()
 
     def done(self) -> bool:
         """Whether it is answered."""
         return self._inner.done()
 
     def cancel(self) -> bool:
-        """Take the call back: one that has not begun never will, and an ``async`` method is cancelled."""
+        """Take the call back: one that has not begun never will, and an ``async`` method is cancelled.
+
+        Returns:
+            Whether it was not answered yet.
+        """
+        if isinstance(self._inner, asyncio.Task) and _running_loop() is not self._inner.get_loop():
+            self._inner.get_loop().call_soon_threadsafe(self._inner.cancel)
+            return not self._inner.done()
         return self._inner.cancel()
 
 
@@ -174,39 +191,47 @@ class ActorHandle(Generic[T]):
 
     async def wait_ready(self) -> None:
         """Wait until the object is made and takes calls; raises as a call."""
-        home = await self._found_home()
-        if asyncio.get_running_loop() is home.loop:
-            await self._calls(home).linked()
-        else:
-            await self._ready()
+        await self._called(None, [])
 
     # Calls
 
     async def _awaited(self, name: str, args: Any, kwargs: Any) -> Any:
-        home = await self._found_home()
-        if asyncio.get_running_loop() is home.loop:
-            return await self._calls(home).call(name, args, kwargs)
-        return await self._begun(name, args, kwargs)
+        return await self._called(FrameKind.CALL, self._packed(name, args, kwargs))
 
     def _begun(self, name: str, args: Any, kwargs: Any, *, tell: bool = False) -> ActorFuture[Any]:
-        return self._started(lambda calls: calls.call(name, args, kwargs, tell=tell))
+        return self._started(FrameKind.TELL if tell else FrameKind.CALL, self._packed(name, args, kwargs))
 
     def _ready(self) -> ActorFuture[Any]:
-        return self._started(lambda calls: calls.linked())
+        return self._started(None, [])
 
-    def _started(self, call: Callable[[ActorCalls], Coroutine[Any, Any, Any]]) -> ActorFuture[Any]:
-        """Make a call on the loop that the handle's client is on, whichever runs here."""
-        home = self._home if self._home is not None else _ambient()
-        calling = call(self._calls(home))
+    def _packed(self, name: str, args: Any, kwargs: Any) -> list[Part]:
+        """Pickle a call where it is made: what becomes of the arguments after that is of no consequence."""
+        return [name.encode(), *passed((tuple(args), dict(kwargs)), self._own_code)]
+
+    async def _called(self, kind: FrameKind | None, parts: list[Part]) -> Any:
+        home, calls = self._found()
+        if asyncio.get_running_loop() is home.loop:
+            return await calls.call(kind, parts)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(calls.call(kind, parts), home.loop))
+
+    def _started(self, kind: FrameKind | None, parts: list[Part]) -> ActorFuture[Any]:
+        """Have a call stand in line, and go on."""
+        home, calls = self._found()
         if _running_loop() is home.loop:
-            return ActorFuture(home.loop.create_task(calling))
-        return ActorFuture(asyncio.run_coroutine_threadsafe(calling, home.loop))
+            return ActorFuture(home.loop.create_task(_answered(calls, calls.begin(kind, parts))))
+        return ActorFuture(asyncio.run_coroutine_threadsafe(calls.call(kind, parts), home.loop))
 
-    def _calls(self, home: HostedCalls) -> ActorCalls:
-        return home.of(self._ref, self._own_code)
+    def _found(self) -> tuple[HostedCalls, ActorCalls]:
+        home = self._home if self._home is not None else _ambient()
+        return home, home.of(self._ref)
 
-    async def _found_home(self) -> HostedCalls:
-        return self._home if self._home is not None else await asyncio.to_thread(_ambient)
+
+async def _answered(calls: ActorCalls, answer: asyncio.Future[Answer]) -> Any:
+    return calls.read(*await answer)
+
+
+async def _shielded(task: asyncio.Task[R]) -> R:
+    return await asyncio.shield(task)
 
 
 class ActorGroup(Generic[T]):
@@ -226,9 +251,12 @@ class ActorGroup(Generic[T]):
 
     async def wait_ready(self) -> list[ActorHandle[T]]:
         """Wait until all of them take calls, and return their handles; raises as a call of any."""
-        async with asyncio.TaskGroup() as tasks:
-            for handle in self.handles:
-                tasks.create_task(handle.wait_ready())
+        waiting = [asyncio.ensure_future(handle.wait_ready()) for handle in self.handles]
+        try:
+            await asyncio.gather(*waiting)
+        finally:
+            for each in waiting:
+                each.cancel()
         return [*self.handles]
 
 
@@ -297,26 +325,25 @@ class _Ambient:
         self._open = AsyncExitStack()
 
     def home(self) -> HostedCalls:
-        """Return the calls of the task that runs here; blocks while a client is opened."""
+        """Return the calls of the task that runs here; its client is opened when the first call needs it."""
         try:
             whose = context().attempt_uid
         except NotInTask:
             whose = ""
         with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="iriscw handles", daemon=True).start()
             found = self._homes.get(whose)
-            if found is None or found.closed:
-                if self._loop is None:
-                    self._loop = asyncio.new_event_loop()
-                    threading.Thread(target=self._loop.run_forever, name="iriscw handles", daemon=True).start()
-                found = asyncio.run_coroutine_threadsafe(self._opened(), self._loop).result()
-                self._homes[whose] = found
+            if found is None:
+                found = self._homes[whose] = HostedCalls(self._opened, self._loop)
             return found
 
-    async def _opened(self) -> HostedCalls:
+    async def _opened(self) -> MethodCalls:
         from iriscw.client.client import connect
 
         # Lasts as long as the process: whoever unpickled a handle may call at any time.
-        return (await self._open.enter_async_context(connect())).hosted_calls
+        return (await self._open.enter_async_context(connect())).method_calls
 
 
 _HOMES: dict[int, _Ambient] = {}

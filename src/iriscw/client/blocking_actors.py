@@ -111,6 +111,7 @@ class BlockingActorGroup(Generic[T]):
 
     def wait_ready(self) -> list[BlockingActorHandle[T]]:
         """Wait until all of them take calls; errors as :meth:`iriscw.ActorGroup.wait_ready`."""
-        for each in self.handles:
-            each.wait_ready()
+        ready = [each._handle._ready() for each in self.handles]
+        for each in ready:
+            _waited(each)
         return [*self.handles]

@@ -182,6 +182,11 @@ class ActorCreation:
         """What makes the calls of this client's handles. Not for users."""
         return hosted_calls(self._calls)
 
+    @property
+    def method_calls(self) -> MethodCalls:
+        """What makes the calls to the controller. Not for users."""
+        return self._calls
+
     def close_calls(self) -> None:
         """End the connections to hosted actors. Not for users: the end of the block does it."""
         close_calls(self._calls)

@@ -11,22 +11,32 @@ import asyncio
 import itertools
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing, contextmanager
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import attrs
 
+from iriscw._errors import IriscwError
 from iriscw.client.calls import MethodCalls
 from iriscw.client.errors import ClientClosed
 from iriscw.hosted.drivers.link import CallerLink, Part
-from iriscw.hosted.errors import ActorOver, CallFailed, CallLost, CallRefused, PythonDiffers, RemoteTraceback
+from iriscw.hosted.errors import (
+    ActorOver,
+    CallFailed,
+    CallLost,
+    CallRefused,
+    CallTooLarge,
+    PythonDiffers,
+    RemoteTraceback,
+)
 from iriscw.hosted.frames import FrameKind
 from iriscw.hosted.model import WINDOW, ActorPlace
 from iriscw.proto.iriscw.v1 import HostedActorUpdate, JobRef, WatchHostedActorRequest
-from iriscw.task.passing import passed, received
+from iriscw.task.passing import received
 from iriscw.task.result import load_result, read_result_summary
 
 log = logging.getLogger("iriscw.client")
@@ -65,6 +75,8 @@ def at_home(home: HostedCalls | None) -> Iterator[None]:
         HOME.reset(before)
 
 
+Answer: TypeAlias = "tuple[FrameKind, list[memoryview]]"
+
 OwnCode = Callable[[], AbstractContextManager[None]]
 
 HOME: Final[ContextVar[HostedCalls | None]] = ContextVar("iriscw.client.hosted.home", default=None)
@@ -81,24 +93,53 @@ class ActorId:
     capability: str = attrs.field(default="", repr=False)
 
 
+@attrs.define(eq=False)
+class _Outgoing:
+    """A call on its way; without a kind it only waits for the connection."""
+
+    kind: FrameKind | None
+    parts: list[Part]
+    future: asyncio.Future[Answer]
+    sent: tuple[_CallLink, int] | None = None
+    """Where it was sent, and under which number."""
+
+
 class _CallLink(CallerLink):
     """A connection with the calls that wait for an answer on it."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, pump: Callable[[], None]) -> None:
         super().__init__(key)
-        self.waiting: dict[int, asyncio.Future[list[memoryview]]] = {}
-        self.numbers = itertools.count(1)
-        self.window = asyncio.Semaphore(WINDOW)
+        self.waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._numbers = itertools.count(1)
+        self._pump = pump
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more call may be sent now."""
+        return len(self.waiting) < WINDOW and self.is_writable
+
+    def post(self, call: _Outgoing) -> None:
+        """Send a call.
+
+        Raises:
+            CallTooLarge: it cannot be; nothing was sent.
+        """
+        assert call.kind is not None
+        number = next(self._numbers)
+        self.send(call.kind, number, call.parts)
+        self.waiting[number], call.sent, call.parts = call.future, (self, number), []
 
     def take_frame(self, kind: FrameKind, call: int, parts: list[memoryview]) -> None:
         """Give an answer to who waits for it."""
         future = self.waiting.pop(call, None)
-        if future is None or future.done():
-            return
-        if kind is FrameKind.FAILED:
-            future.set_exception(_failure(bytes(parts[0])))
-        else:
-            future.set_result(parts)
+        if future is not None and not future.done():
+            future.set_result((kind, parts))
+        self._pump()
+
+    def resume_writing(self) -> None:
+        """Send what waited for the other side to read."""
+        super().resume_writing()
+        self._pump()
 
     def ended(self) -> None:
         """Tell all who wait that nobody knows what became of their calls."""
@@ -106,90 +147,122 @@ class _CallLink(CallerLink):
         for future in waiting.values():
             if not future.done():
                 future.set_exception(CallLost(f"the connection to the actor broke: {self.error or 'it was closed'}"))
+        self._pump()
 
 
 def _failure(data: bytes) -> Exception:
     """Return what a caller is told of an error in the actor."""
-    summary = read_result_summary(data)
+    try:
+        summary = read_result_summary(data)
+    except IriscwError as damage:
+        return CallFailed(f"the actor's answer cannot be read: {damage}")
     error: object
     try:
-        error = load_result(data)
+        error, text = load_result(data), f"{summary.error_type}: {summary.message}"
     except Exception as unreadable:  # noqa: BLE001 - a class of the user's may raise anything
-        error, text = None, f"{summary.error_type}: {summary.message} (it cannot be unpickled here: {unreadable})"
-    else:
-        text = f"{summary.error_type}: {summary.message}"
+        error = None
+        text = f"{summary.error_type}: {summary.message} (it cannot be read here: {type(unreadable).__name__})"
     # What a future cannot hold, or what would end a task or the process, is told as ours.
     whole = isinstance(error, Exception) and not isinstance(error, StopIteration)
     raised = error if whole and isinstance(error, Exception) else CallFailed(text, error_type=summary.error_type)
-    raised.__cause__ = RemoteTraceback(summary.traceback)
+    with suppress(Exception):  # a class of the user's may allow nothing
+        raised.__cause__ = RemoteTraceback(summary.traceback)
     return raised
 
 
 class ActorCalls:
-    """Calls of one actor, on one event loop."""
+    """Calls of one actor, on the event loop of its home.
 
-    def __init__(
-        self, calls: MethodCalls, ref: ActorId, own_code: OwnCode | None, home: HostedCalls | None = None
-    ) -> None:
-        self._calls = calls
+    They wait in one line until there is a connection with room: so they are sent in the order in which they were made.
+    """
+
+    def __init__(self, home: HostedCalls, ref: ActorId) -> None:
         self._home = home
         self._ref = ref
-        self._own_code = own_code
+        self._line: deque[_Outgoing] = deque()
         self._link: _CallLink | None = None
-        self._connecting: asyncio.Task[_CallLink] | None = None
+        self._connecting: asyncio.Task[None] | None = None
         self._refusal = ""
         """What came of dialling last."""
+        self._closed = False
 
-    async def call(self, method: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, tell: bool = False) -> Any:
+    def begin(self, kind: FrameKind | None, parts: list[Part]) -> asyncio.Future[Answer]:
+        """Let a call stand in line; the future has its answer. Cancelling the future takes it back.
+
+        Raises:
+            ClientClosed: the client was closed.
+        """
+        if self._closed:
+            raise ClientClosed("the client of this handle has been closed")
+        call = _Outgoing(kind, parts, asyncio.get_running_loop().create_future())
+        call.future.add_done_callback(lambda future: self._taken_back(call) if future.cancelled() else None)
+        self._line.append(call)
+        self._pump()
+        return call.future
+
+    async def call(self, kind: FrameKind | None, parts: list[Part]) -> Any:
         """Make a call and give its value; a tell gives None as soon as the call waits in the mailbox.
 
         Raises:
-            NotPicklable, CallTooLarge: an argument cannot travel.
+            CallTooLarge: it cannot travel.
             ActorOver: the actor's job is over.
             CallLost: nobody knows whether it ran.
             PythonDiffers: the actor runs another Python.
             ClientClosed: the client was closed.
             Exception: what the method raised.
         """
-        parts: list[Part] = [method.encode(), *passed((tuple(args), dict(kwargs)), self._own_code)]
-        while True:
-            link = await self.linked()
-            async with link.window:
-                if link.closed:  # while it waited: nothing was sent
-                    continue
-                return await self._sent(link, FrameKind.TELL if tell else FrameKind.CALL, parts)
+        return self.read(*await self.begin(kind, parts))
 
-    async def _sent(self, link: _CallLink, kind: FrameKind, parts: list[Part]) -> Any:
-        number, future = next(link.numbers), asyncio.get_running_loop().create_future()
-        link.send(kind, number, parts)  # raises before anything is sent
-        parts.clear()
-        link.waiting[number] = future
-        try:
-            await link.drained()
-            answer = await future
-        except asyncio.CancelledError:
-            if link.waiting.pop(number, None) is not None and kind is FrameKind.CALL:
-                link.send(FrameKind.CANCEL, number)
-            raise
-        if kind is FrameKind.TELL:
+    def read(self, kind: FrameKind, parts: list[memoryview]) -> Any:
+        """Return the value that an answer has, or raise the error."""
+        if kind is FrameKind.TAKEN:
             return None
         with at_home(self._home):
-            return received(answer)
+            if kind is FrameKind.FAILED:
+                raise _failure(bytes(parts[0]) if parts else b"")
+            return received(parts)
 
-    async def linked(self) -> _CallLink:
-        """Return the connection; wait until there is one. Raises as :meth:`call`."""
-        if self._link is not None and not self._link.closed:
-            return self._link
-        if self._connecting is None or self._connecting.done():
-            self._connecting = asyncio.create_task(self._connected())
-            self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
+    @staticmethod
+    def _taken_back(call: _Outgoing) -> None:
+        """Tell the actor that nobody waits for a call any more."""
+        if call.sent is not None:
+            link, number = call.sent
+            if link.waiting.pop(number, None) is not None and call.kind is FrameKind.CALL:
+                link.send(FrameKind.CANCEL, number)
+
+    def _pump(self) -> None:
+        """Send what can be sent now, from the front of the line."""
+        while self._line and not self._closed:
+            call = self._line[0]
+            if call.future.done():
+                self._line.popleft()
+                continue
+            if self._link is None or self._link.closed:
+                if self._connecting is None:
+                    self._connecting = asyncio.get_running_loop().create_task(self._connect())
+                return
+            if call.kind is not None and not self._link.has_room:
+                return
+            self._line.popleft()
+            if call.kind is None:
+                call.future.set_result((FrameKind.TAKEN, []))
+                continue
+            try:
+                self._link.post(call)
+            except CallTooLarge as error:
+                call.future.set_exception(error)
+
+    async def _connect(self) -> None:
         try:
-            self._link = await asyncio.shield(self._connecting)
-        except asyncio.CancelledError:
-            if self._connecting.cancelled() and not _is_cancelled():
-                raise ClientClosed("the client of this handle has been closed") from None
-            raise
-        return self._link
+            self._link = await self._connected()
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are told
+            line, self._line = self._line, deque()
+            for call in line:
+                if not call.future.done():
+                    call.future.set_exception(error)
+        finally:
+            self._connecting = None
+        self._pump()
 
     async def _connected(self) -> _CallLink:
         """Find the actor, and dial, until somebody answers."""
@@ -200,8 +273,8 @@ class ActorCalls:
             nonlocal latest
             job = JobRef(job_id=self._ref.job_id, job_uid=self._ref.job_uid)
             request = WatchHostedActorRequest(job=job, capability=self._ref.capability, follow=True)
-            updates = self._calls.stream("WatchHostedActor", lambda: request, HostedActorUpdate)
-            async with aclosing(updates):
+            calls = await self._home.opened()
+            async with aclosing(calls.stream("WatchHostedActor", lambda: request, HostedActorUpdate)) as updates:
                 async for update in updates:
                     latest = update
                     news.set()
@@ -249,7 +322,7 @@ class ActorCalls:
         try:
             async with asyncio.timeout(DIAL_S):
                 _, link = await asyncio.get_running_loop().create_connection(
-                    lambda: _CallLink(place.call_key), place.host, place.port
+                    lambda: _CallLink(place.call_key, self._pump), place.host, place.port
                 )
                 await link.greeted
         except (OSError, TimeoutError, CallRefused) as error:
@@ -262,33 +335,48 @@ class ActorCalls:
         return link
 
     def close(self) -> None:
-        """End the connection."""
+        """End the connection; who waits is told."""
+        self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
+        for call in self._line:
+            if not call.future.done():
+                call.future.set_exception(ClientClosed("the client of this handle was closed"))
+        self._line.clear()
         if self._link is not None:
             self._link.close()
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class HostedCalls:
     """Calls of all actors that one client has handles of.
 
     Args:
-        calls: to the controller.
+        calls: to the controller; or what opens a client for them, when the first is needed.
+        loop: on which calls are made; None: the one that runs here.
     """
 
-    def __init__(self, calls: MethodCalls) -> None:
-        self.calls = calls
+    def __init__(
+        self, calls: MethodCalls | Callable[[], Awaitable[MethodCalls]], loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        self._open = None if isinstance(calls, MethodCalls) else calls
+        self._calls = calls if isinstance(calls, MethodCalls) else None
+        self._opening: asyncio.Lock | None = None
         self._actors: dict[str, ActorCalls] = {}
-        self.loop = asyncio.get_running_loop()
+        self.loop = loop or asyncio.get_running_loop()
         self.closed = False
         self._pid = os.getpid()
 
-    def of(self, ref: ActorId, own_code: OwnCode | None = None) -> ActorCalls:
+    async def opened(self) -> MethodCalls:
+        """Return the calls to the controller; raises as ``connect()``."""
+        if self._opening is None:
+            self._opening = asyncio.Lock()
+        async with self._opening:
+            if self._calls is None:
+                assert self._open is not None
+                self._calls = await self._open()
+            return self._calls
+
+    def of(self, ref: ActorId) -> ActorCalls:
         """Return those of one actor. Any thread may ask.
 
         Raises:
@@ -296,11 +384,11 @@ class HostedCalls:
         """
         if self.closed or self._pid != os.getpid():
             raise ClientClosed("the client of this handle was closed, or this process was forked from its own")
-        return self._actors.setdefault(ref.job_uid, ActorCalls(self.calls, ref, own_code, self))
+        return self._actors.setdefault(ref.job_uid, ActorCalls(self, ref))
 
     def close(self) -> None:
         """End all connections."""
         self.closed = True
-        for each in self._actors.values():
+        for each in [*self._actors.values()]:
             each.close()
         self._actors.clear()

@@ -14,22 +14,24 @@ mailbox has bounds.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import inspect
 import logging
 import sys
+import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any, Final, TypeAlias
 
 import attrs
 
 from iriscw.hosted.drivers.link import ServerLink
-from iriscw.hosted.errors import CallRefused, CallTooLarge, NoSuchMethod
-from iriscw.hosted.frames import FrameKind
+from iriscw.hosted.errors import CallFailed, CallRefused, CallTooLarge, NoSuchMethod
+from iriscw.hosted.frames import FrameHeader, FrameKind
 from iriscw.hosted.model import ACTOR_PORT, MAX_CALL_BYTES, MAX_METHOD_CHARS, WINDOW
 from iriscw.rpc.tokens import call_key, read_token_file
 from iriscw.task.context import context
@@ -47,7 +49,7 @@ GREETING_S: Final = 30.0
 BACKLOG: Final = 1024
 
 UNREAD_BYTES: Final = 2 * MAX_CALL_BYTES
-"""Replies that a caller has not read; one with more is cut off."""
+"""Replies that a caller has not read; its further calls begin when it has."""
 
 CALL_BYTES: Final = 2048
 """Of a call in the mailbox, beside what came of it: thousands may only have been told."""
@@ -58,6 +60,9 @@ WAITING_BYTES: Final = 2 * MAX_CALL_BYTES
 
 Answer: TypeAlias = "tuple[FrameKind, list[Any]]"
 
+Outcome: TypeAlias = "tuple[Any, BaseException | None]"
+"""What a function gave, and what it raised: not all of that can be an exception of a future."""
+
 
 @attrs.define(eq=False)
 class MailboxCall:
@@ -67,15 +72,12 @@ class MailboxCall:
     number: int
     method: str
     parts: list[memoryview]
+    size_bytes: int
+    """What it counts as."""
     tell: bool
     withdrawn: bool = False
     task: asyncio.Task[Answer] | None = None
     """Of an ``async`` method that runs."""
-
-    @property
-    def size_bytes(self) -> int:
-        """What it holds in memory, about: a short call is more than its bytes."""
-        return CALL_BYTES + sum(len(each) for each in self.parts)
 
 
 class HostedLink(ServerLink):
@@ -86,11 +88,26 @@ class HostedLink(ServerLink):
         self._host = host
         self.calls: dict[int, MailboxCall] = {}
         """Those that are not answered yet."""
+        self.parked: list[MailboxCall] = []
+        """Those that wait until the caller has read its replies."""
+        self.deadline: asyncio.TimerHandle | None = None
+        self._admitted_bytes = 0
+        """Of a call that is being read."""
 
     def begin(self) -> None:
-        """Greet, unless there are too many already."""
-        if self._host.admit(self):
-            super().begin()
+        """Greet."""
+        self._host.admit(self)
+        super().begin()
+
+    def admits(self, header: FrameHeader) -> bool:
+        """Have a call wait on its way while the mailbox is full; what takes one back never waits."""
+        if header.kind in (FrameKind.CALL, FrameKind.TELL) and not self._admitted_bytes:
+            size = CALL_BYTES + header.size_bytes
+            if not self._host.has_room(self, size):
+                self.pause_reading()
+                return False
+            self._admitted_bytes = size
+        return True
 
     def take_frame(self, kind: FrameKind, call: int, parts: list[memoryview]) -> None:
         """Put a call into the mailbox, or take one back."""
@@ -101,7 +118,8 @@ class HostedLink(ServerLink):
             raise CallRefused("what came is no call")
         if call in self.calls or len(self.calls) >= WINDOW:
             raise CallRefused(f"more than {WINDOW} calls of one caller wait, or two have one number")
-        made = MailboxCall(self, call, str(parts[0], "utf-8", "replace"), parts[1:], kind is FrameKind.TELL)
+        size, self._admitted_bytes = self._admitted_bytes, 0
+        made = MailboxCall(self, call, str(parts[0], "utf-8", "replace"), parts[1:], size, kind is FrameKind.TELL)
         if made.tell:
             self.send(FrameKind.TAKEN, call)
         else:
@@ -116,11 +134,16 @@ class HostedLink(ServerLink):
             if call.task is not None:
                 call.task.cancel()
 
+    def resume_writing(self) -> None:
+        """Let the calls begin that waited for replies to be read."""
+        super().resume_writing()
+        self._host.unpark(self)
+
     def ended(self) -> None:
         """Take back what the caller waited for."""
         for number in [*self.calls]:
             self.withdraw(number)
-        self._host.leave(self)
+        self._host.leave(self, self._admitted_bytes)
 
 
 class ActorHost:
@@ -134,58 +157,89 @@ class ActorHost:
     def __init__(self, key: bytes, concurrency: int = 1) -> None:
         self.key = key
         self._concurrency = concurrency
-        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="actor")
+        self._threads = ActorThreads(concurrency)
         self._instance: Any = None
         self._mailbox: deque[MailboxCall] = deque()
         self._news = asyncio.Event()
         self._waiting_bytes = 0
+        """Of calls in the mailbox, of parked ones, and of those that are being read."""
         self._links: dict[HostedLink, None] = {}
+        self._held: dict[HostedLink, None] = {}
+        """Whose next call has no room."""
         self.listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The port, once callers can connect."""
 
     # Connections
 
-    def admit(self, link: HostedLink) -> bool:
-        """Let a connection in, for a while without a greeting; or close it."""
-        strangers = sum(not each.greeted.done() for each in self._links)
-        if len(self._links) >= MAX_CALLERS or strangers >= MAX_STRANGERS:
+    def admit(self, link: HostedLink) -> None:
+        """Let a connection in, for a while without a greeting. Of too many, one that has not greeted has to go."""
+        strangers = [each for each in self._links if not each.greeted.done()]
+        if len(strangers) >= MAX_STRANGERS:
+            strangers[0].close(CallRefused("it did not greet, and others came"))
+        if len(self._links) >= MAX_CALLERS:
             link.close(CallRefused("the actor has too many callers"))
-            return False
         self._links[link] = None
-        asyncio.get_running_loop().call_later(GREETING_S, self._greeted_by_now, link)
-        return True
+        link.deadline = asyncio.get_running_loop().call_later(GREETING_S, self._greeted_by_now, link)
 
     @staticmethod
     def _greeted_by_now(link: HostedLink) -> None:
         if not link.greeted.done():
             link.close(CallRefused("it did not greet in time"))
 
-    def leave(self, link: HostedLink) -> None:
-        """Forget a connection."""
+    def leave(self, link: HostedLink, admitted_bytes: int) -> None:
+        """Forget a connection, and what was read of its next call."""
+        if link.deadline is not None:
+            link.deadline.cancel()
         self._links.pop(link, None)
+        self._held.pop(link, None)
+        told = [each for each in link.parked if each.tell]
+        freed = admitted_bytes + sum(each.size_bytes for each in link.parked if not each.tell)
+        link.parked.clear()
+        self._mailbox.extendleft(reversed(told))
+        self._free(freed)
+        if told:
+            self._news.set()
 
     # The mailbox
+
+    def has_room(self, link: HostedLink, size_bytes: int) -> bool:
+        """Make room for a call; if there is none, its connection is told when there is."""
+        if self._waiting_bytes and self._waiting_bytes + size_bytes > WAITING_BYTES:
+            self._held[link] = None
+            return False
+        self._waiting_bytes += size_bytes
+        return True
 
     def put(self, call: MailboxCall) -> None:
         """Let a call wait for its turn."""
         self._mailbox.append(call)
-        self._waiting_bytes += call.size_bytes
-        if self._waiting_bytes > WAITING_BYTES:
-            for link in self._links:
-                link.pause_reading()
         self._news.set()
 
+    def unpark(self, link: HostedLink) -> None:
+        """Let calls wait for their turn again, before those that came later."""
+        parked, link.parked = link.parked, []
+        self._mailbox.extendleft(reversed(parked))
+        if parked:
+            self._news.set()
+
+    def _free(self, size_bytes: int) -> None:
+        self._waiting_bytes -= size_bytes
+        held, self._held = self._held, {}
+        for link in held:  # each asks again, and is held again if there is no room yet
+            link.go_on()
+
     async def _take(self) -> MailboxCall:
-        while not self._mailbox:
-            self._news.clear()
-            await self._news.wait()
-        call = self._mailbox.popleft()
-        before = self._waiting_bytes
-        self._waiting_bytes -= call.size_bytes  # its parts are as they came
-        if self._waiting_bytes <= WAITING_BYTES < before:
-            for link in self._links:
-                link.resume_reading()
-        return call
+        """Return the next call whose caller has read what it asked for before."""
+        while True:
+            while not self._mailbox:
+                self._news.clear()
+                await self._news.wait()
+            call = self._mailbox.popleft()
+            if not call.withdrawn and not call.tell and call.link.unsent_bytes > UNREAD_BYTES:
+                call.link.parked.append(call)
+                continue
+            self._free(call.size_bytes)
+            return call
 
     async def _work_off(self) -> None:
         while True:
@@ -197,8 +251,11 @@ class ActorHost:
         """Make a call, and send what it gives."""
         try:
             kind, parts = await self._made(call)
-        except NoSuchMethod as error:
-            kind, parts = FrameKind.FAILED, [encode_exception(error)]
+        except BaseException as error:
+            runner = asyncio.current_task()
+            if runner is not None and runner.cancelling():  # this host ends
+                raise
+            kind, parts = _failed(call, error)
         call.parts = []
         if call.tell or call.link.calls.pop(call.number, None) is None:
             return
@@ -206,14 +263,11 @@ class ActorHost:
             call.link.send(kind, call.number, parts)
         except CallTooLarge as error:
             call.link.send(FrameKind.FAILED, call.number, [encode_exception(error)])
-        if call.link.unsent_bytes > UNREAD_BYTES:
-            call.link.close(CallRefused("the caller does not read what it asked for"))
 
     async def _made(self, call: MailboxCall) -> Answer:
         method = self._method(call.method)
         if not inspect.iscoroutinefunction(method):
-            run = functools.partial(contextvars.copy_context().run, _called, method, call)
-            made: Answer = await asyncio.get_running_loop().run_in_executor(self._threads, run)
+            made: Answer = await self._threads.call(functools.partial(_called, method, call))
             return made
         call.task = asyncio.create_task(_awaited(method, call))
         try:
@@ -227,13 +281,17 @@ class ActorHost:
         """Return a public method.
 
         Raises:
-            NoSuchMethod: the object has none of this name.
+            NoSuchMethod: the object's class has none of this name.
+            Exception: what a descriptor of the class raises.
         """
         kind = type(self._instance)
-        if name.startswith("_") or not callable(getattr(kind, name, None)):
+        found = None
+        if not name.startswith("_") and any(name in vars(each) for each in kind.__mro__):
+            found = getattr(self._instance, name)
+        if not callable(found):
             raise NoSuchMethod(f"{kind.__qualname__} has no public method {name!r}")
-        found: Callable[..., Any] = getattr(self._instance, name)
-        return found
+        method: Callable[..., Any] = found
+        return method
 
     # The whole
 
@@ -244,19 +302,57 @@ class ActorHost:
             Exception: what ``make`` raises.
             OSError: nothing can listen there.
         """
-        loop = asyncio.get_running_loop()
+        self._instance = await self._threads.call(make)
+        server = await asyncio.get_running_loop().create_server(lambda: HostedLink(self), host, port, backlog=BACKLOG)
+        self.listening.set_result(server.sockets[0].getsockname()[1])
         try:
-            run = functools.partial(contextvars.copy_context().run, make)
-            self._instance = await loop.run_in_executor(self._threads, run)
-            server = await loop.create_server(lambda: HostedLink(self), host, port, backlog=BACKLOG)
-            self.listening.set_result(server.sockets[0].getsockname()[1])
-            async with server, asyncio.TaskGroup() as tasks:
+            async with asyncio.TaskGroup() as tasks:
                 for _ in range(self._concurrency):
                     tasks.create_task(self._work_off())
         finally:
+            server.close()
             for link in [*self._links]:
                 link.close()
-            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class ActorThreads:
+    """The threads in which methods run. They end with the process, which waits for none of them: one may never return.
+
+    Args:
+        count: how many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._work: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Outcome]]] = SimpleQueue()
+        for number in range(count):
+            threading.Thread(target=self._run, name=f"actor-{number}", daemon=True).start()
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        """Call a function in the next thread that is free, in the context of this task; raises what it raises."""
+        done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._work.put((functools.partial(contextvars.copy_context().run, function), done))
+        value, error = await done
+        if error is not None:
+            raise error
+        return value
+
+    def _run(self) -> None:
+        while True:
+            function, done = self._work.get()
+            outcome: Outcome
+            try:
+                outcome = function(), None
+            except BaseException as error:  # noqa: BLE001 - it is raised where it was called
+                outcome = None, error
+            try:
+                done.get_loop().call_soon_threadsafe(_settle, done, outcome)
+            except RuntimeError:  # the loop has ended
+                return
+
+
+def _settle(done: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    if not done.done():
+        done.set_result(outcome)
 
 
 def _called(method: Callable[..., Any], call: MailboxCall) -> Answer:
@@ -281,9 +377,14 @@ async def _awaited(method: Callable[..., Any], call: MailboxCall) -> Answer:
 
 def _failed(call: MailboxCall, error: BaseException) -> Answer:
     if call.tell:
-        sys.stderr.write(f"a call of {call.method} that nobody waits for failed:\n")
-        traceback.print_exception(without_ours(error))
-    return FrameKind.FAILED, [encode_exception(error)]
+        with contextlib.suppress(Exception):  # standard error may be closed
+            sys.stderr.write(f"a call of {call.method} that nobody waits for failed:\n")
+            traceback.print_exception(without_ours(error))
+    try:
+        return FrameKind.FAILED, [encode_exception(error)]
+    except BaseException as untold:  # noqa: BLE001 - a class of the user's may raise anything
+        text = f"{type(error).__name__}, which cannot be told: {type(untold).__name__}"
+        return FrameKind.FAILED, [encode_exception(CallFailed(text, error_type=type(error).__name__))]
 
 
 def host_actor(pickled: bytes, concurrency: int) -> None:

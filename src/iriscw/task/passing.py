@@ -35,8 +35,9 @@ def passed(value: object, own_code: Callable[[], AbstractContextManager[None]] |
     Raises:
         NotPicklable: it cannot travel.
     """
-    if _is_plain(value):
-        return [pickle.dumps(value, PROTOCOL)]
+    with contextlib.suppress(RecursionError):
+        if _is_plain(value):
+            return [pickle.dumps(value, PROTOCOL)]
     import cloudpickle  # type: ignore[import-untyped]
 
     buffers: list[Part] = []
@@ -48,7 +49,7 @@ def passed(value: object, own_code: Callable[[], AbstractContextManager[None]] |
             return True
         if len(raw) < BESIDE_BYTES or len(buffers) == MAX_BESIDE:
             return True
-        buffers.append(raw)
+        buffers.append(raw if raw.readonly else bytes(raw))  # what is written to after this must not travel
         return False
 
     file = io.BytesIO()

@@ -7,12 +7,14 @@ from iriscw._errors import InvalidArgument
 from iriscw.controller.doors.clients import ClientDoor
 from iriscw.controller.doors.commands import CommandsDoor
 from iriscw.controller.doors.freezing import NodesDoor
+from iriscw.controller.doors.hosted import HostedDoor
 from iriscw.controller.doors.overview import ClusterDoor
 from iriscw.controller.doors.rules import (
     CHUNK_BYTES,
     CLIENT_RULES,
     CLUSTER_RULES,
     COMMAND_RULES,
+    HOSTED_RULES,
     MAX_HELD_ATTEMPTS,
     NODE_RULES,
     WORKER_RULES,
@@ -30,7 +32,13 @@ from iriscw.worker.model import MAX_ATTEMPTS, MAX_FAULT_CHARS
 from raised import that
 from waiting import until
 
-PARTS = {ClientDoor: CLIENT_RULES, ClusterDoor: CLUSTER_RULES, CommandsDoor: COMMAND_RULES, NodesDoor: NODE_RULES}
+PARTS = {
+    ClientDoor: CLIENT_RULES,
+    ClusterDoor: CLUSTER_RULES,
+    CommandsDoor: COMMAND_RULES,
+    HostedDoor: HOSTED_RULES,
+    NodesDoor: NODE_RULES,
+}
 """Of ControllerService."""
 DOORS = {**PARTS, WorkerDoor: WORKER_RULES}
 REQUESTS = {
@@ -92,7 +100,7 @@ def test_no_message_is_much_work(method: str) -> None:
     assert rule.request.max_parts <= WORST_PARTS
     assert rule.request.max_bytes <= 8 << 20
     assert rule.roles
-    assert Role.JOB not in rule.roles or method in CLIENT_RULES
+    assert Role.JOB not in rule.roles or method in {**CLIENT_RULES, **HOSTED_RULES}
     assert (Role.WORKER in rule.roles) == (method in WORKER_RULES)
     assert anatomy_of(message_type).name == message_type.__name__
 

@@ -32,6 +32,9 @@ from iriscw.hosted.frames import (
     written_header,
 )
 
+GREETED_BYTES: Final = 256
+"""Of the buffer before the greeting: anybody may connect."""
+
 BUFFER_BYTES: Final = 256 << 10
 JOINED_BYTES: Final = 64 << 10
 """Frames up to here are written as one piece."""
@@ -56,7 +59,7 @@ class ActorLink(asyncio.BufferedProtocol):
         """Why it was closed from here."""
         self.closed = False
         self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray(BUFFER_BYTES)
+        self._buffer = bytearray(GREETED_BYTES)
         self._start = self._end = 0
         self._long: bytearray | None = None
         self._long_header: tuple[FrameHeader, bytes] | None = None
@@ -64,8 +67,8 @@ class ActorLink(asyncio.BufferedProtocol):
         self._own = Greeting(PYTHON, os.urandom(NONCE_BYTES))
         self._sending: Tagging | None = None
         self._receiving: Tagging | None = None
-        self._writable = asyncio.Event()
-        self._writable.set()
+        self.is_writable = True
+        """Whether what was sent does not pile up here."""
 
     # For subclasses
 
@@ -82,6 +85,10 @@ class ActorLink(asyncio.BufferedProtocol):
     def take_frame(self, kind: FrameKind, call: int, parts: list[memoryview]) -> None:
         """Take a frame."""
         raise NotImplementedError
+
+    def admits(self, header: FrameHeader) -> bool:
+        """Whether a frame may be read now. If not, :meth:`go_on` has it asked for again; until then nothing is read."""
+        return True
 
     def ended(self) -> None:
         """Be closed, by whichever side; nothing will come any more."""
@@ -106,10 +113,6 @@ class ActorLink(asyncio.BufferedProtocol):
         for piece in pieces:
             self._transport.write(piece)
 
-    async def drained(self) -> None:
-        """Wait until what was sent does not pile up here."""
-        await self._writable.wait()
-
     def write(self, data: bytes) -> None:
         """Send bytes of a greeting."""
         if self._transport is not None:
@@ -119,8 +122,9 @@ class ActorLink(asyncio.BufferedProtocol):
         """End the connection, and keep why."""
         if self.error is None:
             self.error = error
+        self.closed = True
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()  # whoever does not read would hold it open
 
     @property
     def unsent_bytes(self) -> int:
@@ -151,7 +155,6 @@ class ActorLink(asyncio.BufferedProtocol):
         """Tell those who wait."""
         self.closed = True
         self.error = self.error or exc
-        self._writable.set()
         if not self.greeted.done():
             self.greeted.set_exception(self.error or ConnectionResetError("it was closed before it was greeted"))
             self.greeted.exception()  # whoever waits is told; nobody need
@@ -159,21 +162,22 @@ class ActorLink(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Hold senders up: the other side does not read."""
-        self._writable.clear()
+        self.is_writable = False
 
     def resume_writing(self) -> None:
         """Let them go on."""
-        self._writable.set()
+        self.is_writable = True
 
     def pause_reading(self) -> None:
         """Let the other side wait."""
         if self._transport is not None and not self.closed:
             self._transport.pause_reading()
 
-    def resume_reading(self) -> None:
-        """Go on."""
+    def go_on(self) -> None:
+        """Read on, beginning with what was not admitted."""
         if self._transport is not None and not self.closed:
             self._transport.resume_reading()
+            self.buffer_updated(0)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the room for what comes next."""
@@ -181,7 +185,7 @@ class ActorLink(asyncio.BufferedProtocol):
             return memoryview(self._long)[self._filled :]
         if self._start == self._end:
             self._start = self._end = 0
-        elif self._end == BUFFER_BYTES:
+        elif self._end == len(self._buffer):
             rest = self._buffer[self._start : self._end]
             self._buffer[: len(rest)] = rest
             self._start, self._end = 0, len(rest)
@@ -217,6 +221,7 @@ class ActorLink(asyncio.BufferedProtocol):
             self._start += self._wanted
             self._wanted = self.take_greeting(data)
             if not self._wanted and not self.greeted.done():
+                self._buffer = self._buffer + bytearray(BUFFER_BYTES - len(self._buffer))
                 self.greeted.set_result(None)
             return True
         if have < HEADER_BYTES or self.closed:
@@ -227,9 +232,11 @@ class ActorLink(asyncio.BufferedProtocol):
             return False
         text = bytes(view[:length])
         header = read_header(text)
+        if not self.admits(header):
+            return False
         size = header.size_bytes + (0 if self._receiving is None else TAG_BYTES)
         if have >= length + size:
-            body = bytes(view[length : length + size])
+            body = bytearray(view[length : length + size])  # arguments are views of it, which may be written to
             self._start += length + size
             self._deliver(header, text, memoryview(body))
             return True
@@ -284,20 +291,22 @@ class CallerLink(ActorLink):
         """Wait for the actor's greeting."""
         self._sent = b""
         self._server = b""
+        self._python = PYTHON
 
     def take_greeting(self, data: bytes) -> int:
         """Prove to have the key; then compare the actor's proof."""
         if not self._sent:
             greeting = read_greeting(data)
-            if greeting.python != PYTHON:
-                theirs, ours = (".".join(map(str, each)) for each in (greeting.python, PYTHON))
-                raise PythonDiffers(f"the actor runs Python {theirs}, and this is {ours}: what they pickle differs")
+            self._python = greeting.python
             own = Greeting(PYTHON, self._own.nonce, not self.stays_here)
             self._server, self._sent = data, own.encode()
             self.write(self._sent + proof(self._key, b"caller", data, self._sent))
             return PROOF_BYTES
         if not hmac.compare_digest(proof(self._key, b"server", self._server, self._sent), data):
             raise CallRefused("what listens there does not have the key of the attempt")
+        if self._python != PYTHON:  # said by who has the key
+            theirs, ours = (".".join(map(str, each)) for each in (self._python, PYTHON))
+            raise PythonDiffers(f"the actor runs Python {theirs}, and this is {ours}: what they pickle differs")
         if not self.stays_here:
             self.tag_frames(self._server, self._sent, as_server=False)
         return 0
