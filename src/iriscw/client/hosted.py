@@ -13,7 +13,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
@@ -165,8 +165,10 @@ def _failure(data: bytes) -> Exception:
     # What a future cannot hold, or what would end a task or the process, is told as ours.
     whole = isinstance(error, Exception) and not isinstance(error, StopIteration)
     raised = error if whole and isinstance(error, Exception) else CallFailed(text, error_type=summary.error_type)
-    with suppress(Exception):  # a class of the user's may allow nothing
+    try:
         raised.__cause__ = RemoteTraceback(summary.traceback)
+    except Exception:  # noqa: BLE001 - a class of the user's may allow nothing
+        return CallFailed(text, error_type=summary.error_type)
     return raised
 
 

@@ -376,8 +376,8 @@ async def _awaited(method: Callable[..., Any], call: MailboxCall) -> Answer:
 
 
 def _failed(call: MailboxCall, error: BaseException) -> Answer:
-    if call.tell:
-        with contextlib.suppress(Exception):  # standard error may be closed
+    if call.tell and sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):  # it may be closed
             sys.stderr.write(f"a call of {call.method} that nobody waits for failed:\n")
             traceback.print_exception(without_ours(error))
     try:
