@@ -184,7 +184,7 @@ MUTANTS = (
         "end-shown-before-its-log",
         (
             "jobs/job/ends.py",
-            "end_attempt",
+            "_record_end",
             "final and ending not in LOST and (seen.log_offset > seen.logs_stored)",
             "False",
         ),
