@@ -264,7 +264,7 @@ MUTANTS = (
     ),
     _bug(
         "wish-to-go-on-is-forgotten",
-        (SUSPENDING, "SuspendDecisions._suspended", "ends.waiting += _place(ledger, index, uid, then, ctx)", ""),
+        (SUSPENDING, "SuspendDecisions._suspended", "ends.waiting += placed(ledger, index, uid, then, ctx)", ""),
         first=28,
     ),
     _bug(
