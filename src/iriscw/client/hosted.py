@@ -285,7 +285,7 @@ class ActorCalls:
             raise ActorOver(f"the actor {self._ref.name!r} is over")
 
         following = asyncio.create_task(follow())
-        following.add_done_callback(lambda _: news.set())
+        following.add_done_callback(lambda done: news.set() if done.cancelled() or done.exception() else None)
         pause = FIRST_PAUSE_S
         told = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self._tell, lambda: self._refusal or latest.reason)
         try:
@@ -321,20 +321,22 @@ class ActorCalls:
             PythonDiffers: the actor runs another Python.
         """
         link: _CallLink | None = None
+        answers = False
         try:
             async with asyncio.timeout(DIAL_S):
                 _, link = await asyncio.get_running_loop().create_connection(
                     lambda: _CallLink(place.call_key, self._pump), place.host, place.port
                 )
                 await link.greeted
+            answers = True
+        except PythonDiffers:
+            raise
         except (OSError, TimeoutError, CallRefused) as error:
-            if link is not None:
-                link.close()
-            if isinstance(error, PythonDiffers):
-                raise
             self._refusal = f"{place.host}:{place.port} does not answer as an actor: {error}"
-            return None
-        return link
+        finally:
+            if link is not None and not answers:
+                link.close()
+        return link if answers else None
 
     def close(self) -> None:
         """End the connection; who waits is told."""
