@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from iriscw.cli.demo.picture import Killed, Part, PictureLine, PictureProgress, Scene, Tone, draw
 from iriscw.client.model import AmountStatus, AttemptStatus, JobStatus, LogLine, SliceStatus, TaskStatus, WorkerStatus
@@ -148,8 +148,10 @@ STATES = st.sampled_from([TaskState.PENDING, TaskState.RUNNING, TaskState.SUCCEE
 TASKS = st.lists(st.tuples(STATES, st.integers(0, 3)), max_size=64).map(
     lambda drawn: tuple(task(index, *each) for index, each in enumerate(drawn))
 )
+TASKS_THAT_WAIT = (task(0, TaskState.PENDING, 1),)
 
 
+@example(TASKS_THAT_WAIT, 0, False, "\tindented\n", 32, 5)
 @given(TASKS, st.integers(0, 3), st.booleans(), st.text(max_size=80), st.integers(1, 120), st.integers(1, 50))
 def test_it_fits_any_terminal(tasks, slices, killed, text, columns, rows):
     """No row is wider than the terminal and there are no more than it has; the newest, the progress, is among them."""

@@ -27,6 +27,7 @@ NAME_COLUMNS: Final = 10
 """The longest name of a part, ``controller``."""
 
 TITLE: Final = "iriscw demo"
+SPACES: Final = str.maketrans("\t\n", "  ")
 
 
 class Tone(enum.Enum):
@@ -188,7 +189,7 @@ def _last_line(task: TaskStatus, scene: Scene) -> str:
     latest = task.attempts[0].number if task.attempts else -1
     if line is None or line.attempt_number != latest or task.state in TASK_TERMINAL:
         return ""
-    return visible(line.text)
+    return visible(line.text.translate(SPACES))  # a tab would be wider than it counts
 
 
 def _is_dead(task: TaskStatus, dead: frozenset[tuple[int, int]]) -> bool:
