@@ -18,15 +18,16 @@ from iriscw.errors import (
     ClientClosed,
     NoSuchMethod,
     NotPicklable,
+    PythonDiffers,
     RemoteTraceback,
 )
 from iriscw.hosted.drivers import link as links
-from iriscw.hosted.frames import FrameKind, Tagging
+from iriscw.hosted.frames import FrameKind, Greeting, Tagging, proof, written_header
 from iriscw.hosted.model import WINDOW
 from iriscw.proto.iriscw.v1 import HostedActorUpdate
 from iriscw.task import hosting
 from iriscw.task.hosting import ActorHost
-from iriscw.task.passing import passed
+from iriscw.task.passing import passed, received
 from raised import that
 
 pytestmark = pytest.mark.anyio
@@ -379,11 +380,87 @@ async def test_a_caller_on_another_machine_has_to_tag(monkeypatch):
     """What a caller says of itself is not believed."""
     async with hosted() as scene:
         monkeypatch.setattr(links.ServerLink, "stays_here", False)
-        calling = asyncio.create_task(scene.caller().call("say", ("x",), {}))
+        caller = scene.caller()
+        calling = asyncio.ensure_future(caller.call("say", ("x",)))
+        await until(lambda: caller._refusal)
         scene.directory.tell(HostedActorUpdate(over=True, reason="enough"))
         with pytest.raises(ActorOver, check=that(names="enough")):
             await calling
         assert scene.subject.said == []
+
+
+async def test_a_caller_without_the_key_is_not_heard():
+    """Its greeting has the right form; the connection ends, and its call is not read."""
+    async with hosted() as scene:
+        reader, writer = await asyncio.open_connection("127.0.0.1", scene.port)
+        server = await reader.readexactly(links.GREETING_BYTES)
+        own = Greeting(links.PYTHON, os.urandom(32)).encode()
+        body = passed((("x",), {}))[0]
+        call = written_header(FrameKind.CALL, 1, [3, len(body)]) + b"say" + body
+        writer.write(own + proof(b"another key", b"caller", server, own) + call)
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+        assert scene.subject.said == []
+
+
+async def listening(said):
+    """Listen as something that is no actor; return the port, and what is heard of each caller to its end."""
+    heard = []
+
+    async def meet(reader, writer):
+        writer.write(said)
+        data = b""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := await reader.read(1 << 16):
+                data += piece
+                if len(data) == links.GREETING_BYTES + links.PROOF_BYTES:
+                    writer.write(bytes(links.PROOF_BYTES))
+        writer.close()
+        heard.append(data)
+
+    server = await asyncio.start_server(meet, "127.0.0.1", 0)
+    return server, server.sockets[0].getsockname()[1], heard
+
+
+async def test_what_listens_without_the_key_is_told_nothing(monkeypatch):
+    """Whatever it says, and however long it says nothing: the connection ends, and the call goes to the actor."""
+    monkeypatch.setattr("iriscw.client.hosted.DIAL_S", 0.1)
+    for said in (b"", Greeting(links.PYTHON, bytes(32)).encode(), Greeting((2, 7), bytes(32)).encode()):
+        async with hosted() as scene:
+            server, port, heard = await listening(said)
+            async with server:
+                at = scene.at()
+                at.port = port
+                directory = Directory(at)
+                calling = asyncio.ensure_future(scene.caller(directory).call("say", ("secret",)))
+                await until(lambda heard=heard: heard)
+                directory.tell(scene.at())
+                assert await calling == ("secret",)
+                assert len(heard[0]) == (links.GREETING_BYTES + links.PROOF_BYTES if said else 0)
+
+
+async def test_an_actor_of_another_python_says_so(monkeypatch):
+    """Once it has proved to be the actor; before that nobody is believed."""
+    monkeypatch.setattr(links.ServerLink, "begin", begin_as_python_2)
+    async with hosted() as scene:
+        with pytest.raises(PythonDiffers):
+            await scene.caller().call("say", ("x",))
+
+
+def begin_as_python_2(link):
+    link._own = Greeting((2, 7), os.urandom(32))
+    link.write(link._own.encode())
+
+
+async def test_a_caller_keeps_its_window():
+    """Further calls wait here, and none is lost."""
+    async with hosted() as scene:
+        caller = scene.caller()
+        calls = [asyncio.ensure_future(caller.call("wait")) for _ in range(WINDOW + 20)]
+        await until(lambda: scene.subject.waits and len(caller._line) == 20)
+        scene.subject.gate.set()
+        assert all(await asyncio.gather(*calls))
 
 
 async def test_a_caller_with_too_many_calls_is_cut_off(monkeypatch):
@@ -455,6 +532,23 @@ async def test_calls_of_a_closed_client_end():
         assert scene.subject.said == []
 
 
+async def test_calls_of_a_closed_client_end_though_nobody_reads(monkeypatch):
+    """What was not read any more is not waited for."""
+    monkeypatch.setattr(hosting, "WAITING_BYTES", 1 << 20)
+    async with hosted() as scene:
+        caller = scene.caller()
+        waiting = asyncio.ensure_future(scene.caller().call("wait"))
+        await until(lambda: scene.subject.waits)
+        calls = [asyncio.ensure_future(caller.call("echo", (b"x" * (16 << 20),))) for _ in range(4)]
+        await until(lambda: scene.host._held)
+        caller.close()
+        assert all(
+            isinstance(each, CallLost | ClientClosed) for each in await asyncio.gather(*calls, return_exceptions=True)
+        )
+        scene.subject.gate.set()
+        assert await waiting
+
+
 async def test_buffers_travel_as_they_were():
     """Whatever their size; what arrives can be written to, and writing to what was sent changes nothing of it."""
     async with hosted() as scene:
@@ -465,6 +559,14 @@ async def test_buffers_travel_as_they_were():
             sent.data[:] = b"x" * size
             found = caller.read(*await calling)
             assert (len(found.data), found.data[0], found.data[-1]) == (size, 1, 0)
+
+
+def test_what_is_written_to_after_it_was_passed_does_not_travel():
+    """Neither an array of the actor's, which its next method changes."""
+    array = Array(bytearray(1 << 20))
+    parts = passed(array)
+    array.data[:] = b"x" * len(array.data)
+    assert received([memoryview(each) for each in parts]).data == bytes(1 << 20)
 
 
 async def test_an_object_that_cannot_be_made_ends_its_process():
