@@ -9,6 +9,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from iriscw.client.actors import ActorGroup, ActorHandle
+from iriscw.client.blocking_actors import BlockingActorGroup
+from iriscw.client.creating import ActorCreation
 from iriscw.client.hosted import ActorCalls, ActorId, HostedCalls
 from iriscw.errors import (
     ActorOver,
@@ -18,6 +21,7 @@ from iriscw.errors import (
     ClientClosed,
     NoSuchMethod,
     NotPicklable,
+    PermissionDenied,
     PythonDiffers,
     RemoteTraceback,
 )
@@ -600,3 +604,47 @@ async def test_an_actor_that_is_over_says_why():
         directory.tell(HostedActorUpdate(over=True, reason="ValueError: no"))
         with pytest.raises(ActorOver, check=that(names="ValueError")):
             await calling
+
+
+async def test_a_group_is_not_ready_when_one_of_it_is_over():
+    """Though others are still waited for: its error is raised, in a script, too."""
+
+    async def over():
+        return Directory(HostedActorUpdate(over=True, reason="enough"))
+
+    async def unheard():
+        return Directory()
+
+    handles = [
+        ActorHandle(ActorId("job-a", uid, uid), ["say"], HostedCalls(opened), None)
+        for uid, opened in (("u1", unheard), ("u2", over))
+    ]
+    group = ActorGroup(handles)
+    with pytest.raises(ActorOver):
+        await group.wait_ready()
+    with pytest.raises(ActorOver):
+        await asyncio.to_thread(BlockingActorGroup(group).wait_ready)
+
+
+class Ending:
+    """A job that is asked to end."""
+
+    def __init__(self, error=None):
+        self.error, self.asked = error, 0
+
+    async def terminate(self, reason):
+        self.asked += 1
+        if self.error:
+            raise self.error
+
+
+async def test_jobs_are_ended_whose_actors_nobody_could_call():
+    """Of a group that was not made: all of them, though one may not be; the first error is told."""
+    jobs = [Ending(), Ending(PermissionDenied("not yours")), Ending()]
+    with pytest.raises(KeyError):
+        async with ActorCreation()._ended_unless_made(jobs):
+            raise KeyError("the first")
+    assert [each.asked for each in jobs] == [1, 1, 1]
+    async with ActorCreation()._ended_unless_made(jobs):
+        pass
+    assert [each.asked for each in jobs] == [1, 1, 1]

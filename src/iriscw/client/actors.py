@@ -249,6 +249,10 @@ class ActorGroup(Generic[T]):
     def __getitem__(self, index: int) -> ActorHandle[T]:
         return self.handles[index]
 
+    def _ready(self) -> ActorFuture[list[ActorHandle[T]]]:
+        home, _ = self.handles[0]._found()
+        return ActorFuture(asyncio.run_coroutine_threadsafe(self.wait_ready(), home.loop))
+
     async def wait_ready(self) -> list[ActorHandle[T]]:
         """Wait until all of them take calls, and return their handles; raises as a call of any."""
         waiting = [asyncio.ensure_future(handle.wait_ready()) for handle in self.handles]

@@ -98,6 +98,7 @@ class BlockingActorGroup(Generic[T]):
     """:class:`iriscw.ActorGroup` for scripts."""
 
     def __init__(self, group: ActorGroup[T]) -> None:
+        self._group = group
         self.handles = tuple(BlockingActorHandle(each) for each in group)
 
     def __len__(self) -> int:
@@ -111,7 +112,5 @@ class BlockingActorGroup(Generic[T]):
 
     def wait_ready(self) -> list[BlockingActorHandle[T]]:
         """Wait until all of them take calls; errors as :meth:`iriscw.ActorGroup.wait_ready`."""
-        ready = [each._handle._ready() for each in self.handles]
-        for each in ready:
-            _waited(each)
+        _waited(self._group._ready())
         return [*self.handles]

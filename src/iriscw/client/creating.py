@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
-from contextlib import aclosing
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -25,6 +25,9 @@ from iriscw.task.hosting import host_actor
 from iriscw.task.passing import passed_whole
 
 T = TypeVar("T")
+
+END_S: Final = 10.0
+"""What the end of a job is given whose actor nobody can call; the error is not held up for longer."""
 
 
 class ActorCreation:
@@ -100,9 +103,10 @@ class ActorCreation:
             image=image,
             detached=detached,
         )
-        request = WatchHostedActorRequest(job=JobRef(job_id=job.id, job_uid=job.uid))
-        async with aclosing(self._calls.stream("WatchHostedActor", lambda: request, HostedActorUpdate)) as updates:
-            capability = (await anext(updates)).capability
+        async with self._ended_unless_made([job]):
+            request = WatchHostedActorRequest(job=JobRef(job_id=job.id, job_uid=job.uid))
+            async with aclosing(self._calls.stream("WatchHostedActor", lambda: request, HostedActorUpdate)) as updates:
+                capability = (await anext(updates)).capability
         return ActorHandle(ActorId(job.id, job.uid, job.name, capability), methods, self.hosted_calls, own_code)
 
     async def create_actor_group(
@@ -150,7 +154,8 @@ class ActorCreation:
         if not count:
             raise InvalidArgument("count: a group has one actor at least")
         made: list[ActorHandle[T]] = []
-        try:
+        jobs: list[Job] = []
+        async with self._ended_unless_made(jobs):
             for number in range(count):
                 made += [
                     await self.create_actor(
@@ -170,12 +175,19 @@ class ActorCreation:
                         **kwargs,
                     )
                 ]
-        except BaseException:
-            with anyio.CancelScope(shield=True), contextlib.suppress(IriscwError):
-                for each in made:
-                    await Job(self._calls, each.job_id, "", each.name).terminate("its group was not made")
-            raise
+                jobs.append(Job(self._calls, made[-1].job_id, "", made[-1].name))
         return ActorGroup(made)
+
+    @asynccontextmanager
+    async def _ended_unless_made(self, jobs: Sequence[Job]) -> AsyncIterator[None]:
+        """Have jobs ended, as far as the caller may, if nobody gets a handle: nobody could call their actors."""
+        try:
+            yield
+        except BaseException:
+            for each in jobs:
+                with anyio.move_on_after(END_S, shield=True), contextlib.suppress(IriscwError):
+                    await each.terminate("nobody got a handle of its actor")
+            raise
 
     @property
     def hosted_calls(self) -> HostedCalls:

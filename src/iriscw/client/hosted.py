@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
-from weakref import WeakKeyDictionary
 
 import attrs
 
@@ -47,7 +46,8 @@ DIAL_S: Final = 10.0
 TOLD_AFTER_S: Final = 30.0
 """Waiting for an actor is told once, as a warning."""
 
-_OF_CALLS: Final[WeakKeyDictionary[MethodCalls, HostedCalls]] = WeakKeyDictionary()
+_OF_CALLS: Final[dict[MethodCalls, HostedCalls]] = {}
+"""By the client that they came by way of, until that is closed."""
 
 
 def hosted_calls(calls: MethodCalls) -> HostedCalls:

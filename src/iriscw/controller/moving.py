@@ -66,6 +66,7 @@ from iriscw.nodes.model import (
     RemoveOrder,
     ThawOrder,
 )
+from iriscw.proto.iriscw import v1
 
 log = logging.getLogger(__name__)
 
@@ -155,21 +156,7 @@ class Moves:
             await self._agent_of(node)
             if not await self._repository_at(node):
                 raise SuspensionRefused(f"the agent of {node} has no repository: start it with --repository")
-        freeze = FreezeOrder(
-            pid=process.pid,
-            start_ticks=process.start_ticks,
-            boot_id=process.boot_id,
-            attempt_uid=effect.uid,
-            tier=effect.tier,
-            leave_running=False,
-            force=effect.force,
-            labels=task_labels(dict(effect.labels), effect.job_id, effect.index, effect.gpus),
-            pid_namespace=process.pid_namespace,
-            tcp_close=True,
-            guard=folder,
-            carries_folder=effect.carries_folder,
-        )
-        return await self._place(key, node, Order("", freeze=freeze))
+        return await self._place(key, node, Order("", freeze=_freeze_order(effect, process, guard=folder)))
 
     async def _begin_copy(self, key: str, effect: FreezeAttempt) -> OrderView:
         """Order a checkpoint of what runs on. Nobody is waited for: it is tried again when the next is due."""
@@ -181,20 +168,7 @@ class Moves:
         view: NodeView | None = await self._ask(AGENTS / node, DescribeNode(())) if known else None
         if view is None or view.state is NodeState.UNKNOWN:
             raise SuspensionRefused(f"the agent of {node} is not there: {STARTS_AGENT}")
-        freeze = FreezeOrder(
-            pid=process.pid,
-            start_ticks=process.start_ticks,
-            boot_id=process.boot_id,
-            attempt_uid=effect.uid,
-            tier=effect.tier,
-            leave_running=True,
-            force=effect.force,
-            labels=task_labels(dict(effect.labels), effect.job_id, effect.index, effect.gpus),
-            pid_namespace=process.pid_namespace,
-            tcp_close=True,
-            carries_folder=True,
-        )
-        return await self._place(key, node, Order("", freeze=freeze))
+        return await self._place(key, node, Order("", freeze=_freeze_order(effect, process)))
 
     async def thaw(self, effect: ThawAttempt) -> ThawedAttempt:
         """Bring an attempt back (see the port).
@@ -400,6 +374,24 @@ class Moves:
 def repository_of(view: NodeView) -> str:
     """Return the URL of a node's repository, as its agent said last; empty: it has none."""
     return "" if view.abilities is None else view.abilities.repository
+
+
+def _freeze_order(effect: FreezeAttempt, process: v1.ProcessRef, guard: str = "") -> FreezeOrder:
+    """Write the order by which an attempt is frozen; ``guard`` is its folder, of one that is suspended."""
+    return FreezeOrder(
+        pid=process.pid,
+        start_ticks=process.start_ticks,
+        boot_id=process.boot_id,
+        attempt_uid=effect.uid,
+        tier=effect.tier,
+        leave_running=effect.leave_running,
+        force=effect.force,
+        labels=task_labels(dict(effect.labels), effect.job_id, effect.index, effect.gpus),
+        pid_namespace=process.pid_namespace,
+        tcp_close=True,
+        guard=guard,
+        carries_folder=effect.carries_folder,
+    )
 
 
 def _sentence(end: OrderEnd) -> str:

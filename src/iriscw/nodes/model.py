@@ -224,7 +224,7 @@ class FreezeOrder:
     guard: str = ""
     """The folder of the attempt, absolute: the process has to be its supervisor, and has a say in each thaw."""
     carries_folder: bool = False
-    """That folder becomes a part of the checkpoint. Only with a ``guard``."""
+    """The attempt's folder becomes a part of the checkpoint. Without a ``guard`` it is looked for."""
 
 
 @attrs.frozen

@@ -391,7 +391,7 @@ def host_actor(pickled: bytes, concurrency: int) -> None:
     """Be the process of a hosted actor: the entrypoint of its job. Never returns.
 
     Args:
-        pickled: the class, and what it is made with, as :func:`~iriscw.task.passing.passed` gives it.
+        pickled: the class, and what it is made with, as :func:`~iriscw.task.passing.passed_whole` gives it.
         concurrency: how many calls run at once.
 
     Raises:

@@ -197,7 +197,8 @@ class ActorLink(asyncio.BufferedProtocol):
             if self._long is not None:
                 self._filled += nbytes
                 if self._filled == len(self._long):
-                    (header, text), body = self._long_header or self._no_header(), memoryview(self._long)
+                    assert self._long_header is not None
+                    (header, text), body = self._long_header, memoryview(self._long)
                     self._long = self._long_header = None
                     self._deliver(header, text, body)
                 return
@@ -206,10 +207,6 @@ class ActorLink(asyncio.BufferedProtocol):
                 pass
         except CallRefused as error:
             self.close(error)
-
-    @staticmethod
-    def _no_header() -> tuple[FrameHeader, bytes]:
-        raise AssertionError("a long frame has a header")
 
     def _take(self) -> bool:
         """Take one greeting or frame out of the buffer; False: it is not whole yet."""
