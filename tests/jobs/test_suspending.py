@@ -460,6 +460,30 @@ def test_a_node_that_does_not_take_it_is_followed_by_another():
     assert bench.drop().tried == (first, second)
 
 
+def test_a_node_that_is_lost_amid_the_thaw_is_followed_by_another():
+    """What the repository has outlives the machine: the attempt is still the same, and no budget is charged."""
+    bench = Bench(workers=1)
+    stored(bench)
+    bench.lose("slice-0-0")
+    bench.world.add(worker_info(5, cpus=1, node="b"))
+    bench.world.share(b=URL)
+    uid = bench.row.attempt.uid
+    bench.ask(ResumeTask(0, "r"))
+    bench.sim.advance(1)
+    given = bench.world.workers["slice-5-5"].granted.resumption.grant
+    bench.lose("slice-5-5")
+    assert (bench.row.attempt.uid, bench.phase, bench.row.preemptions) == (uid, Suspension.SUSPENDED, 0)
+    assert "b: " in bench.row.reason
+    bench.sim.crash()
+    bench.sim.restart()
+    bench.world.add(worker_info(6, cpus=1, node="c"))
+    bench.world.share(c=URL)
+    assert bench.thaw().node == "c"
+    assert (bench.row.attempt.uid, bench.phase, bench.row.preemptions) == (uid, Suspension.NONE, 0)
+    assert bench.world.workers["slice-6-6"].granted.resumption.grant != given
+    assert bench.drop().tried == ("b", "c")
+
+
 @pytest.mark.parametrize("ended", [CheckpointStored(reason="NoRoom: full"), SuspensionRefused("no agent")])
 def test_what_cannot_be_stored_stays_where_it_is(ended):
     """And it says why. What is to go on waits for the end of that; its worker is one of its own machine then."""

@@ -26,7 +26,8 @@ RESUMING    the thaw is undone, or nobody can say                tried again aft
                                                                  up, or, if the repository has it, as the next
 RESUMING    its machine cannot bring it back, as that is         its worker is told to take the grant back
 RESUMING    its worker says that the grant was not taken         SUSPENDED, and that machine not tried for a while
-RESUMING    its worker is gone for good                          lost: whatever came back has ended by then
+RESUMING    its worker is gone for good, and so is what came     SUSPENDED, if the repository has it, and another
+            back                                                 machine is tried; else lost
 any         its worker says SUSPENDED, and nobody has frozen it  given up
 not RUNS    its worker says that it has ended                    it has; its checkpoint is removed
 SUSPENDED,  the job has its verdict                              it ends at once; nobody has it
@@ -110,7 +111,7 @@ from iriscw.jobs.suspension.moves import (
     view_of,
     waits_for_worker,
 )
-from iriscw.jobs.suspension.placing import placed, stored_by_agent, tried_again
+from iriscw.jobs.suspension.placing import MAX_REASON_CHARS, pause_ns, placed, stored_by_agent, tried_again
 from iriscw.jobs.suspension.records import (
     AttemptDeserted,
     AttemptFreezing,
@@ -153,12 +154,6 @@ from iriscw.runtime.vocabulary import (
     Tell,
     replace,
 )
-
-MAX_DOUBLINGS = 16
-"""Of the time for which a machine is not tried again: far beyond the longest."""
-
-MAX_REASON_CHARS = 1024
-"""Of what others say about a freeze or a thaw, in the journal."""
 
 GONE = "its processes are gone, and nobody froze them"
 
@@ -327,19 +322,26 @@ class SuspendDecisions:
         attempt, uid, why = latest_attempt(ledger, index), seen.uid, seen.withdrawn_reason
         if stop_for(ledger, attempt) is not None:
             return  # its worker has the last word
-        node = thawed_on(move)
-        doubt_ns = self.settings.doubt_ns << min(times_doubted(move, node), MAX_DOUBLINGS)
-        until = ctx.wall + min(doubt_ns, self.settings.longest_doubt_ns)
-        reason = f"{node} did not take it: {why}"[:MAX_REASON_CHARS] if why else ""
-        then = step(ledger, index, uid, ends, ctx, AttemptUnplaced(index, uid, node, until, ctx.wall, reason))
-        ends.uids.append(uid)
+        reason = f"{thawed_on(move)} did not take it: {why}" if why else ""
+        then = self._without_worker(ledger, index, uid, move, reason, ends, ctx)
         ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
-        ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
         if then.back and then.returns >= RETURNS:
             why = f"{then.node} did not take it, {then.returns} times: {move.reason}"
             self._pass_over(ledger, index, uid, why, ends, ctx)
         else:
             ends.waiting += placed(ledger, index, uid, then, ctx)
+
+    def _without_worker(
+        self, ledger: JobLedger, index: int, uid: str, move: Move, reason: str, ends: Ends, ctx: Context
+    ) -> Move:
+        """Take note that nobody has the grant any more, and that its machine is not to be tried for a while."""
+        node = thawed_on(move)
+        until = ctx.wall + pause_ns(self.settings, times_doubted(move, node))
+        unplaced = AttemptUnplaced(index, uid, node, until, ctx.wall, reason[:MAX_REASON_CHARS])
+        then = step(ledger, index, uid, ends, ctx, unplaced)
+        ends.uids.append(uid)
+        ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
+        return then
 
     def _pass_over(self, ledger: JobLedger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
         """Have one without a worker go back to the checkpoint before, or end, so that it begins from nothing."""
@@ -397,6 +399,10 @@ class SuspendDecisions:
         move = move_of(ledger, uid, ends)
         if move is None or stop_for(ledger, latest_attempt(ledger, index)) is not None:
             return False
+        if move.stage is Stage.RESUMING and move.repository:  # the machine is gone, and the checkpoint is not
+            then = self._without_worker(ledger, index, uid, move, f"{thawed_on(move)}: {reason}", ends, ctx)
+            ends.waiting += placed(ledger, index, uid, then, ctx)
+            return True
         if move.stage not in (Stage.FREEZING, Stage.FROZEN) or (move.stage is Stage.FROZEN and not move.folder):
             return False
         step(ledger, index, uid, ends, ctx, AttemptDeserted(index, uid, reason, ctx.wall))
@@ -539,9 +545,8 @@ class SuspendDecisions:
     def _store_later(self, index: int, uid: str, move: Move) -> Iterator[Command]:
         """Have it stored again in a while, if it was to be stored, is not, and does not go on."""
         if to_be_stored(move):
-            pause_ns = self.settings.doubt_ns << min(max(move.stores_failed - 1, 0), MAX_DOUBLINGS)
             again = StoreAgain(index, uid, move.number, move.stores_failed)
-            yield SetTimer(("store", uid), min(pause_ns, self.settings.longest_doubt_ns), again)
+            yield SetTimer(("store", uid), pause_ns(self.settings, max(move.stores_failed - 1, 0)), again)
 
     def store_again(self, ledger: JobLedger, message: StoreAgain, ctx: Context) -> Outcome:
         """Store it again."""

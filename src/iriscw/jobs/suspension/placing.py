@@ -6,13 +6,9 @@ from collections.abc import Iterator
 
 from iriscw.jobs.job.desired_attempts import scheduler_of
 from iriscw.jobs.job.ledger import JobLedger
-from iriscw.jobs.suspension.effects import (
-    StoreCheckpoint,
-)
-from iriscw.jobs.suspension.messages import (
-    PlaceAgain,
-    PlaceSuspended,
-)
+from iriscw.jobs.settings import JobSettings
+from iriscw.jobs.suspension.effects import StoreCheckpoint
+from iriscw.jobs.suspension.messages import PlaceAgain, PlaceSuspended
 from iriscw.jobs.suspension.moves import (
     Move,
     freeze_key,
@@ -34,7 +30,10 @@ MAX_DOUBLINGS = 16
 MAX_REASON_CHARS = 1024
 """Of what others say about a freeze or a thaw, in the journal."""
 
-GONE = "its processes are gone, and nobody froze them"
+
+def pause_ns(settings: JobSettings, times: int) -> int:
+    """Return how long what has failed so often before is not tried again."""
+    return min(settings.doubt_ns << min(times, MAX_DOUBLINGS), settings.longest_doubt_ns)
 
 
 def stored_by_agent(index: int, uid: str, move: Move) -> Command:
