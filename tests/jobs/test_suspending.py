@@ -606,6 +606,24 @@ def test_an_agent_that_never_answers():
     assert (bench.phase, bench.row.suspension.reason) == (Suspension.NONE, "not done within 3600 s")
 
 
+def test_a_worker_that_never_offers_the_grant(monkeypatch):
+    """Beyond the limit the grant is taken back: what nobody has begun to bring back is not lost."""
+    bench = Bench()
+    bench.suspend()
+    uid = bench.row.attempt.uid
+    with monkeypatch.context() as deaf:
+        deaf.setattr(ScriptedWorker, "obey", lambda worker, orders: None)
+        bench.ask(ResumeTask(0, "r"))
+        bench.sim.advance(3_601)
+    assert (bench.phase, bench.row.ending) == (Suspension.RESUMING, None)
+    worker = bench.world.workers[bench.row.worker_id]
+    worker.hang_up()
+    bench.world.reconnect(worker.info.worker_id)
+    bench.sim.advance(60)
+    bench.thaw()
+    assert (bench.row.attempt.uid, bench.phase, bench.row.preemptions) == (uid, Suspension.NONE, 0)
+
+
 def test_what_cannot_be_suspended():
     """Each refusal has its name."""
     bench = Bench()

@@ -648,7 +648,7 @@ class SuspendDecisions:
         reason = f"not done within {self.settings.suspend_limit_ns / 1_000_000_000:g} s"
         if move.stage in (Stage.ASKED, Stage.FREEZING) and not move.away and not move.vacated:
             self._undo(ledger, index, uid, reason, ends, ctx, drop=move.stage is Stage.FREEZING)
-        elif move.thawing and move.repository and stop_for(ledger, latest_attempt(ledger, index)) is None:
+        elif (move.repository or not move.thawing) and stop_for(ledger, latest_attempt(ledger, index)) is None:
             self._refused(ledger, index, uid, f"{thawed_on(move)} did not bring it back: {reason}", ends, ctx)
             ends.commands.append(SetTimer(("move", uid), self.settings.suspend_limit_ns, message))
         else:
