@@ -471,8 +471,11 @@ def test_connections_are_not_both_kept_and_given_up(command):
 
 @pytest.fixture
 def hang_up_again():
-    """A command that SIGHUP ended is deaf to it from then on; the tests' own process must not be."""
-    before = signal.getsignal(signal.SIGHUP)
+    """A command that SIGHUP ended is deaf to it from then on; the tests' own process must not be.
+
+    Under nohup it is deaf from the beginning, and so would be the command.
+    """
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
