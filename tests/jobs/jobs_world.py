@@ -149,6 +149,8 @@ class ScriptedWorker:
             known = self.attempts.get(uid)
             if known is not None and known.ending is None and known.suspension is Suspension.NONE and known.started:
                 self.becomes(attrs.evolve(known, suspension=Suspension.SUSPENDING, folder=f"/{uid}"))
+            elif known is not None and known.suspension is Suspension.SUSPENDING:
+                self.say(known)
         for uid in orders.go_on:
             known = self.attempts.get(uid)
             if known is not None and known.ending is None and known.suspension is Suspension.SUSPENDING:
@@ -187,6 +189,7 @@ class ScriptedWorker:
                 suspension=Suspension.RESUMING,
                 folder=order.resumption.folder,
                 gpus=tuple(self.world.other_gpus.get(uuid, uuid) for uuid in order.resumption.gpus),
+                life=order.resumption.grant if order.resumption.anew else "",
             )
             self.forgotten.pop(order.uid, None)
             self.granted = order
@@ -367,7 +370,7 @@ class World:
                 continue
             if known.suspension in (Suspension.NONE, Suspension.SUSPENDING):
                 stays = known.suspension if seen.ending is None else Suspension.NONE
-                worker.becomes(attrs.evolve(seen, suspension=stays, folder=known.folder))
+                worker.becomes(attrs.evolve(seen, suspension=stays, folder=known.folder or seen.folder))
                 return
         if tries and seen.uid in self.bodies.images.values() and seen.uid not in self.truth:
             self.sim.simulation.call_after(SECOND, self.lives, seen, tries - 1)
