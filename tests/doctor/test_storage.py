@@ -6,9 +6,9 @@ from deploy_world import installed
 
 from iriscw.doctor import storage
 from iriscw.doctor.findings import Health
+from iriscw.objects.drivers.errors import InvalidStoreUrl, StoreExtraMissing
 from iriscw.objects.drivers.failure import NoStoreCredentials
 from iriscw.objects.drivers.fake import FakeObjectStore
-from iriscw.objects.drivers.opening import InvalidStoreUrl, StoreExtraMissing
 from iriscw.objects.ports import StoreAccessDenied, StoreFull, StoreUnreachable
 
 URL = "s3://bucket/prefix"

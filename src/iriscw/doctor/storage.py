@@ -23,8 +23,9 @@ import anyio
 from iriscw._errors import IriscwError, OperationError
 from iriscw.config.model import ControllerVmConfig
 from iriscw.doctor.findings import Finding, ok, warning, wrong
+from iriscw.objects.drivers.errors import InvalidStoreUrl, NoSuchStore
 from iriscw.objects.drivers.failure import NoStoreCredentials
-from iriscw.objects.drivers.opening import InvalidStoreUrl, NoSuchStore, open_store
+from iriscw.objects.drivers.opening import open_store
 from iriscw.objects.ports import (
     IfAbsent,
     ObjectExists,

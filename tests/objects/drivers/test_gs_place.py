@@ -2,8 +2,8 @@
 
 import pytest
 
+from iriscw.objects.drivers.errors import InvalidStoreUrl
 from iriscw.objects.drivers.gs_place import GOOGLE, GsLimits, GsPlace, gs_place
-from iriscw.objects.drivers.opening import InvalidStoreUrl
 from raised import that
 
 

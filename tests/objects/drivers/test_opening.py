@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from iriscw import plugs
-from iriscw.objects.drivers.fake import FakeObjectStore
-from iriscw.objects.drivers.file import FileObjectStore
-from iriscw.objects.drivers.opening import (
+from iriscw.objects.drivers.errors import (
     AmbiguousStore,
     BrokenStore,
     InvalidStoreUrl,
     NoSuchStore,
     StoreExtraMissing,
     is_installed,
-    open_store,
 )
+from iriscw.objects.drivers.fake import FakeObjectStore
+from iriscw.objects.drivers.file import FileObjectStore
+from iriscw.objects.drivers.opening import open_store
 from raised import that
 
 
@@ -52,7 +52,8 @@ def test_other_schemes() -> None:
 def test_a_library_that_is_not_installed(monkeypatch) -> None:
     """Is named with how to get it; an emulator needs none."""
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
-    monkeypatch.setattr("iriscw.objects.drivers.opening.is_installed", lambda name: False)
+    for module in ("gs", "opening"):
+        monkeypatch.setattr(f"iriscw.objects.drivers.{module}.is_installed", lambda name: False)
     with pytest.raises(StoreExtraMissing, check=that(comes_from="gs.open_gs_store")):
         open_store("gs://bucket")
     with pytest.raises(StoreExtraMissing, check=that(comes_from="opening.open_s3_store")):

@@ -2,8 +2,8 @@
 
 import pytest
 
+from iriscw.objects.drivers.errors import InvalidStoreUrl
 from iriscw.objects.drivers.limits import MIB
-from iriscw.objects.drivers.opening import InvalidStoreUrl
 from iriscw.objects.drivers.s3_place import S3Limits, S3Place, place_variables, s3_place, wants_virtual, with_own
 from raised import Check, that
 

@@ -18,8 +18,8 @@ import os
 from collections.abc import AsyncIterable, Mapping
 from typing import Any
 
-from iriscw.objects.drivers import opening
 from iriscw.objects.drivers.bucket import BucketObjectStore, check_page, end_of, is_key
+from iriscw.objects.drivers.errors import StoreExtraMissing, is_installed
 from iriscw.objects.drivers.failure import AttemptFailed
 from iriscw.objects.drivers.gs_connection import Ask, GsConnection
 from iriscw.objects.drivers.gs_failure import port_error
@@ -51,8 +51,8 @@ def open_gs_store(url: str) -> GsObjectStore:
         StoreExtraMissing: the library for credentials is not installed.
     """
     place = gs_place(url, os.environ)
-    if not place.anonymous and not opening.is_installed("google.auth"):
-        raise opening.StoreExtraMissing(
+    if not place.anonymous and not is_installed("google.auth"):
+        raise StoreExtraMissing(
             "gs:// stores need Google's library for credentials: pip install '.[gs]' in a checkout of iriscw"
         )
     return GsObjectStore(place)

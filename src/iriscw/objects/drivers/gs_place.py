@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from iriscw.objects.drivers.errors import InvalidStoreUrl
 from iriscw.objects.drivers.limits import ServiceLimits
-from iriscw.objects.drivers.opening import InvalidStoreUrl
 from iriscw.objects.ports import InvalidObjectKey, check_key
 
 EMULATOR_VARIABLE = "STORAGE_EMULATOR_HOST"

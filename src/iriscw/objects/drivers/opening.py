@@ -7,7 +7,6 @@ and gives the store. Its module is imported only when a URL has its scheme.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,41 +14,20 @@ from types import FunctionType
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from iriscw._errors import UsageError
+from iriscw.objects.drivers.errors import (
+    AmbiguousStore,
+    BrokenStore,
+    InvalidStoreUrl,
+    NoSuchStore,
+    StoreExtraMissing,
+    is_installed,
+)
 from iriscw.objects.ports import ObjectStore
 from iriscw.plugs import Plugs
 
 StoreFactory: TypeAlias = Callable[[str], ObjectStore]
 
 NO_VARIABLES: Mapping[str, str] = {}
-
-
-class InvalidStoreUrl(UsageError, ValueError):
-    """The URL has no scheme, or is none that its driver understands."""
-
-
-class NoSuchStore(UsageError, LookupError):
-    """No driver takes this scheme."""
-
-
-class AmbiguousStore(UsageError):
-    """Several installed packages offer a driver for this scheme."""
-
-
-class BrokenStore(UsageError):
-    """A package offers a driver for this scheme that cannot be imported, or is no function."""
-
-
-class StoreExtraMissing(NoSuchStore):
-    """The scheme's driver needs a library that is not installed: an extra of iriscw's, which the text names."""
-
-
-def is_installed(name: str) -> bool:
-    """Whether a module can be imported, without importing it."""
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # nor is what it is in
-        return False
 
 
 def open_file_store(url: str) -> ObjectStore:

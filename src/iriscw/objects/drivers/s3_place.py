@@ -19,8 +19,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import attrs
 
+from iriscw.objects.drivers.errors import InvalidStoreUrl
 from iriscw.objects.drivers.limits import ServiceLimits
-from iriscw.objects.drivers.opening import InvalidStoreUrl
 from iriscw.objects.ports import InvalidObjectKey, check_key
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
