@@ -242,8 +242,11 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         return page
 
     async def terminate_job(self, message: v1.TerminateJobRequest) -> v1.TerminateJobResponse:
-        """Order the end of a job."""
-        view = await self._access.view(message.job, self._access.admin())
+        """Order the end of a job; a task may end what descends from its own job, and nothing else."""
+        principal = await self._access.client()
+        view = await self._access.view(message.job, principal)
+        if principal.role is Role.JOB and view.job_id == principal.job_id:
+            raise PermissionDenied(f"{principal} may end what descends from its job, and not the job itself")
         reason = message.reason or "terminated by its user"
         await self._access.ask("/jobs", TerminateJob(view.job_id, reason[:MAX_REASON_CHARS]))
         return v1.TerminateJobResponse(state=v1.JobState[view.state.name])

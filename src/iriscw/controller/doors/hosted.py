@@ -34,12 +34,18 @@ _EVERYTHING = Principal(Role.LOCAL)
 
 @attrs.define
 class HostedStatistics:
-    """Calls of WatchHostedActor since the start; ``watching`` is of now."""
+    """Calls of WatchHostedActor and ResolveActors since the start; ``watching`` and ``waiting`` are of now."""
 
     watching: int = 0
     watches: int = 0
     refused: int = 0
-    """Those whose capability was another job's, or nobody's."""
+    """Those whose capability was another job's, or nobody's, or who asked for names of another namespace."""
+    resolved: int = 0
+    """Names that were found."""
+    unknown: int = 0
+    """Names that nobody had, and were not waited for."""
+    waiting: int = 0
+    """Calls that wait for somebody to have a name."""
 
 
 class HostedDoor(ServicePart, v1.ControllerServiceBase):
@@ -57,19 +63,19 @@ class HostedDoor(ServicePart, v1.ControllerServiceBase):
         self._access = access
         self._hub = hub
         self._tokens = tokens
-        self._figures = HostedStatistics()
+        self.figures = HostedStatistics()
 
     def statistics(self) -> HostedStatistics:
         """Return figures of now."""
-        return attrs.evolve(self._figures)
+        return attrs.evolve(self.figures)
 
     async def watch_hosted_actor(self, message: v1.WatchHostedActorRequest) -> AsyncIterator[v1.HostedActorUpdate]:
         """Yield where the actor of a job is, and each change, to the end."""
         view = await self._view(message)
         if view.spec.replicas != 1 or ACTOR_PORT not in view.spec.ports:
             raise NotHosted(f"{view.job_id} hosts no actor: that takes one task with a port {ACTOR_PORT!r}")
-        self._figures.watches += 1
-        self._figures.watching += 1
+        self.figures.watches += 1
+        self.figures.watching += 1
         ref = v1.JobRef(job_id=view.job_id, job_uid=view.uid)
         last: v1.HostedActorUpdate | None = None
         try:
@@ -83,7 +89,7 @@ class HostedDoor(ServicePart, v1.ControllerServiceBase):
                         return
                     await events.wait()
         finally:
-            self._figures.watching -= 1
+            self.figures.watching -= 1
 
     async def _view(self, message: v1.WatchHostedActorRequest) -> JobView:
         principal = await self._access.client()
@@ -92,7 +98,7 @@ class HostedDoor(ServicePart, v1.ControllerServiceBase):
         uid = self._tokens.callable_job(message.capability)
         view = await self._access.view(message.job, _EVERYTHING) if uid else None
         if view is None or view.uid != uid:
-            self._figures.refused += 1
+            self.figures.refused += 1
             raise PermissionDenied("the handle's capability is not of this actor")
         return view
 
