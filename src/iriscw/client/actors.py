@@ -159,7 +159,7 @@ class ActorHandle(Generic[T]):
     def __getattr__(self, name: str) -> ActorMethod[..., Any]:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name not in self._methods:
+        if self._methods and name not in self._methods:  # none are known of one that was found by its name alone
             near = get_close_matches(name, self._methods, 1)
             raise NoSuchMethod(f"{self._ref.name!r} has no method {name!r}{f'; is it {near[0]!r}?' if near else ''}")
         return ActorMethod(self, name)
@@ -221,8 +221,11 @@ class ActorHandle(Generic[T]):
             return ActorFuture(home.loop.create_task(_answered(calls, calls.begin(kind, parts))))
         return ActorFuture(asyncio.run_coroutine_threadsafe(calls.call(kind, parts), home.loop))
 
+    def _connected(self) -> bool:
+        return self._found()[1].connected
+
     def _found(self) -> tuple[HostedCalls, ActorCalls]:
-        home = self._home if self._home is not None else _ambient()
+        home = self._home if self._home is not None else ambient_calls()
         return home, home.of(self._ref)
 
 
@@ -354,5 +357,6 @@ _HOMES: dict[int, _Ambient] = {}
 """By process: a child that was forked begins anew."""
 
 
-def _ambient() -> HostedCalls:
+def ambient_calls() -> HostedCalls:
+    """Return what makes the calls of handles that no client of this process gave."""
     return _HOMES.setdefault(os.getpid(), _Ambient()).home()

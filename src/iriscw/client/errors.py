@@ -114,7 +114,7 @@ class InvalidJob(InvalidArgument):
 
 
 class WaitTimeout(OperationError, TimeoutError):
-    """The job has not ended in the time given. It goes on."""
+    """What is waited for has not come in the time given: the end of a job, say. It may come later."""
 
     retryable = True
 

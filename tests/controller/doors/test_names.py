@@ -7,7 +7,8 @@ import pytest
 from controller_world import CLIENTS, World, submission
 
 from iriscw._errors import InvalidArgument
-from iriscw.errors import NameAmbiguous, NoSuchJob, NoSuchName, NotHosted
+from iriscw.client.client import connect
+from iriscw.errors import InvalidActor, NameAmbiguous, NoSuchJob, NoSuchMethod, NoSuchName, NotHosted, WaitTimeout
 from iriscw.hosted.model import ACTOR_PORT
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied
@@ -121,6 +122,40 @@ async def test_a_name_is_waited_for(world: World) -> None:
             child = await admin.submit("w", parent=top)
     assert found == {"late": [top], "/late/w": [child]}
     assert figures().hosted.waiting == 0
+
+
+class Subject:
+    """As if it were hosted."""
+
+    def say(self):
+        """Say nothing."""
+
+
+async def test_handles_are_found(world: World) -> None:
+    """By a client, with the methods of a class or with any; what is waited for in vain is told."""
+    admin = Caller(world.client)
+    top = await admin.submit("top")
+    child = await admin.submit("w", parent=top)
+    async with connect(str(world.controller.address), world.controller.admin_token) as client:
+        assert (await client.resolver.resolve("top")).job_id == top
+        resolver = client.resolver_for_job(await client.resolver.resolve("top"))
+        found = await resolver.resolve("w", Subject, wait=True, timeout_s=PATIENCE_S)
+        assert [found] == [each for each in await resolver.list() if each.name == "w"]
+        assert found.job_id == child
+        assert (await resolver.resolve("w")).anything.name == "anything"
+        with pytest.raises(NoSuchMethod, check=that(names="say")):
+            found.sya()
+        with pytest.raises(NoSuchName):
+            await resolver.resolve("v")
+        with pytest.raises(WaitTimeout, check=that(names="v")):
+            await resolver.resolve("v", wait=True, timeout_s=0.0)
+        with pytest.raises(InvalidActor):
+            await resolver.resolve("w", len)
+        for name, more in (("", {}), (3, {}), ("v", {"timeout_s": 1.0})):
+            with pytest.raises(InvalidArgument):
+                await resolver.resolve(name, **more)
+        with pytest.raises(InvalidArgument):
+            client.resolver_for_job(found.say)
 
 
 async def test_a_task_finds_its_own_tree(world: World) -> None:
