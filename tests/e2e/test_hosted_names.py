@@ -41,6 +41,14 @@ class Node:
         found = await iriscw.context().resolver.resolve(name, wait=True, timeout_s=PATIENCE_S)
         return await found.who()
 
+    def create_group(self):
+        """Create two and end them, which leaves nobody to call."""
+        with blocking.connect() as client:
+            group = client.create_actor_group(Node, name="more", count=2, resources=SMALL)
+            group.wait_ready()
+            group.terminate("enough")
+            return [client.job(each.job_id).wait().state for each in group]
+
     def names(self):
         return [each.name for each in blocking.BlockingResolver(iriscw.context().resolver).list()]
 
@@ -84,6 +92,7 @@ async def test_tasks_find_each_other_by_name(cluster):
         assert await one.end(child.job_id) is JobState.KILLED
         with pytest.raises(NoSuchName):
             await one.ask("child")
+        assert await one.create_group() == [JobState.KILLED] * 2
 
 
 async def test_a_pool_goes_on_when_a_member_is_killed(cluster, tmp_path):

@@ -155,6 +155,7 @@ def replayed(records, state):
 
 @given(STEPS)
 @example([*BETWEEN_FORGOTTEN])
+@example([("submit", 0, Existing.ERROR), ("child", 0, True), ("done", 1, JobState.KILLED)])
 @example([*BETWEEN_FORGOTTEN, ("done", 1, JobState.KILLED)])
 @example([*BETWEEN_FORGOTTEN, ("restart", 0, None), ("done", 0, JobState.KILLED)])
 def test_laws(steps):
@@ -450,11 +451,15 @@ def test_a_name_is_held_in_its_namespace(bench):
     assert found(bench, roots[0], "a") == found(bench, "", "a") == [roots[0]]
     assert found(bench, roots[0], "w-") == found(bench, "", "w-1") == found(bench, "job-none", "w-1") == []
     assert (found(bench, roots[0]), found(bench, "")) == ([roots[0], children[0], longer], roots)
-    assert bench.send(FindNames(roots[0], after=children[0], limit=1))[0].value.rows[0].job_id == longer
-    assert bench.send(FindNames(roots[0], limit=1))[0].value.next == roots[0]
+    pages = [bench.send(FindNames(roots[0], limit=2))[0].value]
+    pages.append(bench.send(FindNames(roots[0], after=pages[0].next, limit=2))[0].value)
+    assert [[row.job_id for row in page.rows] for page in pages] == [[roots[0], children[0]], [longer]]
+    assert pages[1].next == -1
     assert [bench.send(FindNamespace(each))[0].value for each in (longer, "job-none")] == [roots[0], ""]
     bench.end(children[0])
-    assert found(bench, roots[0], "w-1") == []
+    bench.end(roots[1])
+    assert found(bench, roots[0], "w-1") == found(bench, roots[1], "b") == found(bench, "", "b") == []
+    assert (found(bench, roots[0]), found(bench, roots[1])) == ([roots[0], longer], [children[1]])
     assert bench.submit("w-1", key="anew", parent_job_id=roots[0]).fresh
 
 

@@ -18,6 +18,7 @@ import attrs
 
 from iriscw.client.calls import MethodCalls
 from iriscw.client.hosted import HOME, ActorCalls, ActorId, Answer, HostedCalls, OwnCode
+from iriscw.client.job import Job
 from iriscw.client.submission import is_own_file, own_code_by_value
 from iriscw.hosted.drivers.link import Part
 from iriscw.hosted.errors import InvalidActor, NoSuchMethod
@@ -265,6 +266,26 @@ class ActorGroup(Generic[T]):
             for each in waiting:
                 each.cancel()
         return [*self.handles]
+
+    async def terminate(self, reason: str = "") -> None:
+        """Have the jobs of all of them ended; it is not waited for their ends. Calls under way are lost.
+
+        A task may do so with what its job, or one that descends from that, has created.
+
+        Raises:
+            PermissionDenied: a task may not.
+            IriscwError: as :meth:`iriscw.Job.terminate`.
+        """
+        await self._termination(reason)
+
+    async def _terminated(self, home: HostedCalls, reason: str) -> None:
+        calls = await home.opened()
+        for each in self.handles:
+            await Job(calls, each._ref.job_id, each._ref.job_uid, each.name).terminate(reason)
+
+    def _termination(self, reason: str) -> ActorFuture[None]:
+        home, _ = self.handles[0]._found()
+        return ActorFuture(asyncio.run_coroutine_threadsafe(self._terminated(home, reason), home.loop))
 
 
 def _unpickled(job_id: str, job_uid: str, name: str, capability: str, methods: Sequence[str]) -> ActorHandle[Any]:

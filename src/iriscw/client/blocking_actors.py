@@ -114,3 +114,7 @@ class BlockingActorGroup(Generic[T]):
         """Wait until all of them take calls; errors as :meth:`iriscw.ActorGroup.wait_ready`."""
         waited(self._group._ready())
         return [*self.handles]
+
+    def terminate(self, reason: str = "") -> None:
+        """Have the jobs of all of them ended; arguments and errors as :meth:`iriscw.ActorGroup.terminate`."""
+        waited(self._group._termination(reason))

@@ -7,8 +7,11 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar, overload
 
+import anyio
+
 from iriscw._errors import InvalidArgument
 from iriscw.client.actors import ActorFuture, ActorHandle, ambient_calls, methods_of, own_code_of
+from iriscw.client.arguments import check_seconds
 from iriscw.client.blocking_actors import BlockingActorHandle, waited
 from iriscw.client.calls import MethodCalls
 from iriscw.client.errors import WaitTimeout
@@ -76,6 +79,7 @@ class NamespacedResolver:
             raise InvalidArgument("name: it is empty")
         if timeout_s is not None and not wait:
             raise InvalidArgument("timeout_s: nothing is waited for; with wait=True it says how long")
+        check_seconds("timeout_s", timeout_s)
         methods, own_code = ((), None) if kind is None else (methods_of(kind), own_code_of(kind))
         return await self._at_home(self._resolved, name, wait, timeout_s, methods, own_code)
 
@@ -107,15 +111,12 @@ class NamespacedResolver:
     async def _resolved(
         self, home: HostedCalls, name: str, wait: bool, timeout_s: float | None, methods: tuple[str, ...], own_code: Any
     ) -> ActorHandle[Any]:
-        try:
-            async with asyncio.timeout(timeout_s) as waiting, aclosing(self._asked(home, name, wait=wait)) as found:
+        with anyio.move_on_after(timeout_s):
+            async with aclosing(self._asked(home, name, wait=wait)) as found:
                 async for each in found:
                     return ActorHandle(_id_of(each), methods, self._home, own_code)
-        except TimeoutError:
-            if not waiting.expired():
-                raise
-            raise WaitTimeout(f"no actor {name!r} was created in {timeout_s:g} s") from None
-        raise RpcUnavailable("the controller ended its search without an answer")
+            raise RpcUnavailable("the controller ended its search without an answer")
+        raise WaitTimeout(f"no actor {name!r} was created in {timeout_s:g} s")
 
     async def _listed(self, home: HostedCalls) -> tuple[ActorHandle[Any], ...]:
         made: dict[str, ActorHandle[Any]] = {}  # a stream that broke begins anew

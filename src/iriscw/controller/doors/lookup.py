@@ -80,7 +80,7 @@ class Lookup:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
-    async def page(self, namespace: str, after: str, limit: int) -> NamesFound:
+    async def page(self, namespace: str, after: int, limit: int) -> NamesFound:
         """Return a page of all names of a namespace."""
         found: NamesFound = await self._ask("/jobs", FindNames(namespace, "", after, limit))
         return found
@@ -125,7 +125,7 @@ class Lookup:
             NameAmbiguous: several that have not ended have it, in different namespaces.
         """
         namespace = await self.namespace(asker) if asker else ""
-        if name.startswith("/") or (asker and "/" not in name):
+        if name.startswith("/"):
             found = await self.find(place_of(name, namespace))
             if found.job is not None:
                 return found.job.job_id

@@ -56,14 +56,14 @@ class NamesDoor(ServicePart, v1.ControllerServiceBase):
             place = place_of(message.name, namespace)
             yield self._resolved(await self._holder(place, own, principal, wait=message.wait))
             return
-        after = ""
+        after = -1
         while True:
             page = await self._access.names.page(namespace, after, MAX_PAGE)
             for row in page.rows:
                 if _hosts(row):
                     yield self._resolved(row)
             after = page.next
-            if not after:
+            if after < 0:
                 return
 
     async def _namespace(self, ref: v1.JobRef | None, own: str, principal: Principal) -> str:
@@ -93,7 +93,7 @@ class NamesDoor(ServicePart, v1.ControllerServiceBase):
                     break
                 if not wait:
                     self._figures.unknown += 1
-                    raise NoSuchName(f"there is no actor {_written(place)}: none was created, or it is over")
+                    raise NoSuchName(f"there is no actor {_written(place)!r:.600}: none was created, or it is over")
                 if found.keys == keys:  # else there may have been news that were not listened for
                     self._figures.waiting += 1
                     try:

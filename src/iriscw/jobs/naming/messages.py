@@ -17,13 +17,13 @@ class FindNames:
     Args:
         namespace: the id of a job without a parent; empty: the top, where such jobs have their names.
         name: this very name; empty: all of them.
-        after: the job id that the last page ended with; empty: from the start.
+        after: where the last page ended; -1: from the start.
         limit: how many at most.
     """
 
     namespace: str = ""
     name: str = ""
-    after: str = ""
+    after: int = -1
     limit: int = 100
 
 
@@ -41,10 +41,10 @@ class NamedJob:
 
 @message
 class NamesFound:
-    """The answer. ``next`` goes into the next question; empty: there are no more."""
+    """The answer. ``next`` goes into the next question; -1: there are no more."""
 
     rows: tuple[NamedJob, ...]
-    next: str
+    next: int
 
 
 @message

@@ -21,6 +21,10 @@ class NameHolder(Protocol):
         """Which one."""
 
     @property
+    def order(self) -> int:
+        """When it was submitted, before which others."""
+
+    @property
     def spec(self) -> JobSpec:
         """As it was submitted."""
 
@@ -50,17 +54,17 @@ def find_names(entries: Mapping[str, NameHolder], names: Mapping[str, str], ques
     """Answer a question for names."""
     if question.name:
         found = holder(entries, names, question.namespace, question.name)
-        return NamesFound(() if found is None else (_named(found),), "")
+        return NamesFound(() if found is None else (_named(found),), -1)
     rows: list[NamedJob] = []
     limit = min(max(question.limit, 1), MAX_PAGE)
-    passed = not question.after
+    last = -1
     for entry in entries.values():
-        if passed and not entry.ended and _within(entry, question.namespace):
+        if entry.order > question.after and not entry.ended and _within(entry, question.namespace):
             if len(rows) == limit:
-                return NamesFound(tuple(rows), rows[-1].job_id)
+                return NamesFound(tuple(rows), last)
             rows.append(_named(entry))
-        passed = passed or entry.job_id == question.after
-    return NamesFound(tuple(rows), "")
+            last = entry.order
+    return NamesFound(tuple(rows), -1)
 
 
 def _within(entry: NameHolder, namespace: str) -> bool:
