@@ -100,6 +100,11 @@ async def test_a_name_is_found_as_it_is_written(world: World) -> None:
     with pytest.raises(NoSuchName):
         await admin.resolve("/two/w-1")
     assert (await admin.status("w-1")).job_id == child
+    assert (await admin.status("/two/w-1")).job_id == (await admin.status(f"/{two}/w-1")).job_id == other
+    assert (await admin.status("/one")).job_id == one
+    for name in ("/w-1", "/none/w-1", "/two/none"):
+        with pytest.raises(NoSuchJob):
+            await admin.status(name)
 
 
 async def test_a_name_is_waited_for(world: World) -> None:

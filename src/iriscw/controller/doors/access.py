@@ -120,8 +120,10 @@ class Access:
         """
         if ref is None or not ref.job_id:
             raise InvalidArgument("the call names no job")
-        asker = principal.job_id if principal.role is Role.JOB else ""
-        job_id = ref.job_id if JOB_ID.fullmatch(ref.job_id) else await self.names.named(ref.job_id, asker)
+        job_id = ref.job_id
+        if not JOB_ID.fullmatch(job_id):
+            namespace = await self.names.namespace(principal.job_id) if principal.role is Role.JOB else ""
+            job_id = await self.names.named(job_id, namespace)
         view = await self._describe(job_id)
         if ref.job_uid and ref.job_uid != view.uid:
             raise NoSuchJob(f"there is no job {ref.job_id!r} with the uid {ref.job_uid}")

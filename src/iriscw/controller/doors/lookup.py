@@ -15,7 +15,7 @@ import attrs
 from iriscw._errors import InvalidArgument
 from iriscw.controller.events import name_key
 from iriscw.jobs.errors import NameAmbiguous, NoSuchJob
-from iriscw.jobs.messages import JobPage, ListJobs
+from iriscw.jobs.messages import MAX_PAGE, JobPage, JobRow, ListJobs
 from iriscw.jobs.model import JOB_TERMINAL
 from iriscw.jobs.naming.messages import FindNames, FindNamespace, NamedJob, NamesFound
 
@@ -112,28 +112,37 @@ class Lookup:
             raise NoSuchJob(f"there is no job {job_id!r}")
         return found
 
-    async def named(self, name: str, asker: str = "") -> str:
+    async def named(self, name: str, namespace: str = "") -> str:
         """Return the id of the job that somebody names: the one that has not ended, or the latest of the name.
 
         Args:
             name: one, or a path.
-            asker: the job that asks, in whose namespace the name is looked for; empty: in all.
+            namespace: where a name is looked for; empty: in all of them.
 
         Raises:
             InvalidArgument: it begins like a path and is none.
             NoSuchJob: there is none of this name.
             NameAmbiguous: several that have not ended have it, in different namespaces.
         """
-        namespace = await self.namespace(asker) if asker else ""
         if name.startswith("/"):
-            found = await self.find(place_of(name, namespace))
-            if found.job is not None:
-                return found.job.job_id
-        page: JobPage = await self._ask("/jobs", ListJobs(limit=100, name=name, namespace=namespace))
-        live = {row.namespace: row for row in reversed(page.rows) if row.state not in JOB_TERMINAL}
+            rows = await self._at(place_of(name, namespace))
+        else:
+            rows = await self._rows(name, namespace)
+        live = {row.namespace: row for row in reversed(rows) if row.state not in JOB_TERMINAL}
         if len(live) > 1:
             paths = ", ".join(f"/{each.namespace}/{name}" for each in [*live.values()][:MAX_TOLD])
             raise NameAmbiguous(f"{len(live)} jobs are called {name!r}: give an id, or one of the paths {paths}")
-        if not page.rows:
+        if not rows:
             raise NoSuchJob(f"there is no job {name!r}")
-        return next(iter(live.values()), page.rows[0]).job_id
+        return next(iter(live.values()), rows[0]).job_id
+
+    async def _at(self, place: Place) -> tuple[JobRow, ...]:
+        """Return the jobs that have, or had, a place, latest first."""
+        if not place.namespace and not place.top:
+            return tuple(row for row in await self._rows(place.name, "") if row.namespace == row.job_id)
+        namespace = place.namespace or (await self.find(place)).namespace
+        return await self._rows(place.name, namespace) if namespace else ()
+
+    async def _rows(self, name: str, namespace: str) -> tuple[JobRow, ...]:
+        page: JobPage = await self._ask("/jobs", ListJobs(limit=MAX_PAGE, name=name, namespace=namespace))
+        return page.rows
