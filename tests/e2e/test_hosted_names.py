@@ -1,12 +1,18 @@
 """Hosted actors found by name, and shared in pools, on a cluster of this machine."""
 
+import asyncio
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
 import anyio
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for kill_cluster
+
+from kill_cluster import ControllerProcess
 
 import iriscw
 from iriscw import ActorPool, Resources, blocking
@@ -104,3 +110,26 @@ async def test_a_pool_goes_on_when_a_member_is_killed(cluster, tmp_path):
         pool = ActorPool(group, retries=1)
         assert [await pool.call(Worker.work, number, str(file)) for number in range(4)] == [0, 1, 2, 3]
         assert not file.exists()
+
+
+async def test_names_outlive_the_controller(tmp_path):
+    """One that was killed finds them again, and whoever waits for a name waits on."""
+    controller = ControllerProcess(tmp_path)
+    await controller.start()
+    try:
+        with anyio.fail_after(PATIENCE_S):
+            async with controller.client() as client:
+                first = await client.create_actor(Node, "a", name="first", resources=SMALL)
+                assert (await first.who())[0] == "a"
+                waiting = asyncio.create_task(client.resolver.resolve("second", Node, wait=True))
+                await controller.kill()
+                await controller.start()
+                found = await client.resolver.resolve("first", Node)
+                assert (found, await found.who()) == (first, await first.who())
+                second = await client.create_actor(Node, "b", name="second", resources=SMALL)
+                assert await waiting == second
+    finally:
+        with anyio.CancelScope(shield=True):
+            await controller.kill()
+            async with controller.taken_over():
+                pass
