@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 import anyio
 
 from iriscw._errors import InvalidArgument
+from iriscw.client import peers
 from iriscw.client.actors import ActorFuture, ActorHandle, ambient_calls, methods_of, own_code_of
 from iriscw.client.arguments import check_seconds
 from iriscw.client.blocking_actors import BlockingActorHandle, waited
@@ -17,6 +18,7 @@ from iriscw.client.calls import MethodCalls
 from iriscw.client.errors import WaitTimeout
 from iriscw.client.hosted import ActorId, HostedCalls, hosted_calls
 from iriscw.client.job import Job
+from iriscw.client.model import PeerAddress
 from iriscw.proto.iriscw.v1 import JobRef, ResolveActorsRequest, ResolvedActor
 from iriscw.rpc.errors import RpcUnavailable
 
@@ -91,6 +93,28 @@ class NamespacedResolver:
         """
         return await self._at_home(self._listed)
 
+    async def peers(self, name: str, port: str, timeout_s: float | None = None) -> tuple[PeerAddress, ...]:
+        """Wait until all replicas of a job of some name run, and give where each listens to a port, by index.
+
+        For what a task serves at a port of its own, as :meth:`iriscw.Job.peers`: what is given is true at that moment,
+        and never of an attempt that has ended; ask again when it does not answer.
+
+        Args:
+            name: of a job of the namespace, or a path. It need not exist yet.
+            port: one of the names in the job's ``ports``.
+            timeout_s: seconds; None waits for ever.
+
+        Raises:
+            NoSuchPort: the job did not ask for a port of this name.
+            PeerOver: a replica has ended for good, so that never all of them will run.
+            WaitTimeout: there is no such job in time, or not all of it runs.
+            NoSuchJob, PermissionDenied, InvalidArgument, OperationError: as :meth:`resolve`.
+        """
+        if not name:
+            raise InvalidArgument("name: it is empty")
+        check_seconds("timeout_s", timeout_s)
+        return await self._at_home(self._reached, name, port, timeout_s)
+
     def _found(self) -> HostedCalls:
         return self._home if self._home is not None else ambient_calls()
 
@@ -101,21 +125,36 @@ class NamespacedResolver:
             return await function(home, *args)
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(function(home, *args), home.loop))
 
-    async def _asked(self, home: HostedCalls, name: str, *, wait: bool) -> AsyncGenerator[ResolvedActor, None]:
+    async def _asked(
+        self, home: HostedCalls, name: str, *, wait: bool, any_job: bool = False
+    ) -> AsyncGenerator[ResolvedActor, None]:
         calls = await home.opened()
-        request = ResolveActorsRequest(job=self._job, name=name, wait=wait)
+        request = ResolveActorsRequest(job=self._job, name=name, wait=wait, any_job=any_job)
         async with aclosing(calls.stream("ResolveActors", lambda: request, ResolvedActor)) as found:
             async for each in found:
                 yield each
+
+    async def _named(self, home: HostedCalls, name: str, *, wait: bool, any_job: bool = False) -> ResolvedActor:
+        async with aclosing(self._asked(home, name, wait=wait, any_job=any_job)) as found:
+            async for each in found:
+                return each
+        raise RpcUnavailable("the controller ended its search without an answer")
+
+    async def _reached(
+        self, home: HostedCalls, name: str, port: str, timeout_s: float | None
+    ) -> tuple[PeerAddress, ...]:
+        with anyio.move_on_after(timeout_s):
+            found = await self._named(home, name, wait=True, any_job=True)
+            job = JobRef(job_id=found.job_id, job_uid=found.job_uid)
+            return await peers.addresses(await home.opened(), job, port, found.capability)
+        raise WaitTimeout(f"there is no job {name!r} of which all replicas run after {timeout_s:g} s")
 
     async def _resolved(
         self, home: HostedCalls, name: str, wait: bool, timeout_s: float | None, methods: tuple[str, ...], own_code: Any
     ) -> ActorHandle[Any]:
         with anyio.move_on_after(timeout_s):
-            async with aclosing(self._asked(home, name, wait=wait)) as found:
-                async for each in found:
-                    return ActorHandle(_id_of(each), methods, self._home, own_code)
-            raise RpcUnavailable("the controller ended its search without an answer")
+            found = await self._named(home, name, wait=wait)
+            return ActorHandle(_id_of(found), methods, self._home, own_code)
         raise WaitTimeout(f"no actor {name!r} was created in {timeout_s:g} s")
 
     async def _listed(self, home: HostedCalls) -> tuple[ActorHandle[Any], ...]:
@@ -151,6 +190,10 @@ class BlockingResolver:
         """Find the actor that has a name; arguments and errors as :meth:`iriscw.NamespacedResolver.resolve`."""
         found = self._resolver.resolve(name, kind, wait=wait, timeout_s=timeout_s)
         return BlockingActorHandle(self._waited(found))
+
+    def peers(self, name: str, port: str, timeout_s: float | None = None) -> tuple[PeerAddress, ...]:
+        """Wait for a job's replicas; arguments and errors as :meth:`iriscw.NamespacedResolver.peers`."""
+        return self._waited(self._resolver.peers(name, port, timeout_s))
 
     def list(self) -> tuple[BlockingActorHandle[Any], ...]:
         """Return the handles of all actors of the namespace; errors as :meth:`iriscw.NamespacedResolver.list`."""

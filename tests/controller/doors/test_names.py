@@ -1,5 +1,6 @@
 """Hosted actors found by name at the controller's door: whose names a caller finds, and whose job it may end."""
 
+import asyncio
 from contextlib import asynccontextmanager
 
 import anyio
@@ -7,8 +8,19 @@ import pytest
 from controller_world import CLIENTS, World, submission
 
 from iriscw._errors import InvalidArgument
+from iriscw.client import peers
 from iriscw.client.client import connect
-from iriscw.errors import InvalidActor, NameAmbiguous, NoSuchJob, NoSuchMethod, NoSuchName, NotHosted, WaitTimeout
+from iriscw.client.model import PeerAddress
+from iriscw.errors import (
+    InvalidActor,
+    NameAmbiguous,
+    NoSuchJob,
+    NoSuchMethod,
+    NoSuchName,
+    NoSuchPort,
+    NotHosted,
+    WaitTimeout,
+)
 from iriscw.hosted.model import ACTOR_PORT
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied
@@ -208,3 +220,45 @@ async def test_a_task_ends_what_descends_from_it(world: World) -> None:
         with pytest.raises(PermissionDenied, check=that(names="attempt")):
             await task.end(again)
         assert (await world.status(again)).state == v1.JobState.PENDING
+
+
+async def test_a_task_reaches_ports_of_its_tree(world: World) -> None:
+    """Of a job beside it by that one's name, as soon as it is reached, and not when it has ended."""
+    top = await Caller(world.client).submit("top")
+    await world.submit("asking", name="asking", parent_job_id=top)
+    async with world.worker(manual=True) as worker:
+        await until(lambda: worker.runs)
+        (run,) = worker.runs.values()
+        async with connect(str(world.controller.address), Secret(run.token)) as client:
+            waiting = asyncio.create_task(client.resolver.peers("server", "web", PATIENCE_S))
+            server = await world.submit("server", name="server", ports=["web"], parent_job_id=top)
+            await until(lambda: len(worker.runs) == 2)
+            (uid,) = worker.runs.keys() - {run.attempt_uid}
+            await worker.observe(uid, v1.TaskState.RUNNING, host="10.0.0.1", ports={"web": 80})
+            assert await waiting == (PeerAddress("10.0.0.1", 80),)
+            for asking, error in (
+                (client.resolver.peers("server", "grpc"), NoSuchPort),
+                (client.resolver.resolve("server"), NotHosted),
+                (client.job(server.job_id), PermissionDenied),
+                (endpoints(client, server, top), PermissionDenied),
+                (endpoints(client, server, ""), PermissionDenied),
+            ):
+                with pytest.raises(error):
+                    await asking
+            await worker.finish(uid)
+            await world.until_over(server.job_id)
+            with pytest.raises(WaitTimeout, check=that(names="server")):
+                await client.resolver.peers("server", "web", 0.0)
+
+
+async def endpoints(client, server, other):
+    """Ask for the endpoints of a job, with the capability of another one, or with none."""
+    capability = "iwc1.made-up"
+    if other:
+        async for each in client.method_calls.stream(
+            "ResolveActors", lambda: v1.ResolveActorsRequest(name=f"/{other}/top"), v1.ResolvedActor
+        ):
+            capability = each.capability
+    job = v1.JobRef(job_id=server.job_id)
+    async for _ in peers.watch(client.method_calls, job, follow=False, capability=capability):
+        pass

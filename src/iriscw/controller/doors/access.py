@@ -14,6 +14,7 @@ from iriscw._errors import ActorRestarted, ActorStopped, InvalidArgument, NoSuch
 from iriscw.controller.doors.lookup import JOB_ID, Lookup
 from iriscw.controller.errors import JobUnavailable
 from iriscw.controller.stores.logs import LogStore
+from iriscw.controller.tokens import ControllerTokens
 from iriscw.jobs.errors import NoSuchJob, TaskEnded
 from iriscw.jobs.messages import DescribeJob, JobView, ListJobs, ListTasks, TaskPage, TaskRow
 from iriscw.jobs.model import TASK_TERMINAL
@@ -25,6 +26,9 @@ from iriscw.runtime import ROOT, ActorPath, ActorSystem, ChildSpec
 
 MAX_DEPTH = 16
 """How many generations above a job are looked through for the asker's."""
+
+EVERYTHING = Principal(Role.LOCAL)
+"""Who may see all jobs: asks on behalf of a caller that has proved what it may."""
 
 
 def standing(children: Iterable[ChildSpec], parent: ActorPath) -> Iterator[str]:
@@ -129,6 +133,23 @@ class Access:
             raise NoSuchJob(f"there is no job {ref.job_id!r} with the uid {ref.job_uid}")
         if principal.role is Role.JOB:
             await self._require_kinship(view, principal)
+        return view
+
+    async def view_with(
+        self, capability: str, tokens: ControllerTokens, ref: v1.JobRef | None, principal: Principal
+    ) -> JobView:
+        """Describe a job that a caller shows a capability for; without one, if it may see the job.
+
+        Raises:
+            PermissionDenied: the capability is another job's, or nobody here has signed it.
+            IriscwError: as :meth:`view`.
+        """
+        if not capability:
+            return await self.view(ref, principal)
+        uid = tokens.callable_job(capability)
+        view = await self.view(ref, EVERYTHING) if uid else None
+        if view is None or view.uid != uid:
+            raise PermissionDenied("the capability is not of this job")
         return view
 
     async def task(self, job_id: str, index: int) -> TaskRow:

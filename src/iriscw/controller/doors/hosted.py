@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 
 import attrs
 
-from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.access import EVERYTHING, Access
 from iriscw.controller.doors.rules import HOSTED_RULES
 from iriscw.controller.events import EventHub
 from iriscw.controller.tokens import ControllerTokens
@@ -27,9 +27,7 @@ from iriscw.jobs.messages import JobView
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied
 from iriscw.rpc.rules import ServicePart
-from iriscw.rpc.tokens import Principal, Role, call_key
-
-_EVERYTHING = Principal(Role.LOCAL)
+from iriscw.rpc.tokens import call_key
 
 
 @attrs.define
@@ -39,7 +37,7 @@ class HostedStatistics:
     watching: int = 0
     watches: int = 0
     refused: int = 0
-    """Those whose capability was another job's, or nobody's, or who asked for names of another namespace."""
+    """Those who may not see the job and whose capability was not its, or who asked for names of another namespace."""
     resolved: int = 0
     """Names that were found."""
     unknown: int = 0
@@ -81,7 +79,7 @@ class HostedDoor(ServicePart, v1.ControllerServiceBase):
         try:
             with self._hub.subscribed(view.job_id) as events:
                 while True:
-                    update = await self._update(await self._access.view(ref, _EVERYTHING))
+                    update = await self._update(await self._access.view(ref, EVERYTHING))
                     if update != last:
                         last = update
                         yield update
@@ -93,14 +91,11 @@ class HostedDoor(ServicePart, v1.ControllerServiceBase):
 
     async def _view(self, message: v1.WatchHostedActorRequest) -> JobView:
         principal = await self._access.client()
-        if not message.capability:
-            return await self._access.view(message.job, principal)
-        uid = self._tokens.callable_job(message.capability)
-        view = await self._access.view(message.job, _EVERYTHING) if uid else None
-        if view is None or view.uid != uid:
+        try:
+            return await self._access.view_with(message.capability, self._tokens, message.job, principal)
+        except PermissionDenied:
             self.figures.refused += 1
-            raise PermissionDenied("the handle's capability is not of this actor")
-        return view
+            raise
 
     async def _update(self, view: JobView) -> v1.HostedActorUpdate:
         page: EndpointPage = await self._access.ask(f"/jobs/{view.job_id}", ListEndpoints(0, 1))

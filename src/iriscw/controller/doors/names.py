@@ -54,13 +54,17 @@ class NamesDoor(ServicePart, v1.ControllerServiceBase):
         namespace = await self._namespace(message.job, own, principal)
         if message.name:
             place = place_of(message.name, namespace)
-            yield self._resolved(await self._holder(place, own, principal, wait=message.wait))
+            found = await self._holder(place, own, principal, wait=message.wait)
+            if not message.any_job and not _hosts(found):
+                raise NotHosted(f"{found.job_id} is called {found.name!r}, and hosts no actor")
+            self._figures.resolved += 1
+            yield self._resolved(found)
             return
         after = -1
         while True:
             page = await self._access.names.page(namespace, after, MAX_PAGE)
             for row in page.rows:
-                if _hosts(row):
+                if message.any_job or _hosts(row):
                     yield self._resolved(row)
             after = page.next
             if after < 0:
@@ -103,9 +107,6 @@ class NamesDoor(ServicePart, v1.ControllerServiceBase):
                 keys = found.keys
         await self._access.client()  # the caller's attempt may have ended meanwhile
         self._require(found.job.namespace, own, principal)
-        if not _hosts(found.job):
-            raise NotHosted(f"{found.job.job_id} is called {found.job.name!r}, and hosts no actor")
-        self._figures.resolved += 1
         return found.job
 
     def _resolved(self, row: NamedJob) -> v1.ResolvedActor:

@@ -4149,6 +4149,11 @@ class ResolveActorsRequest(betterproto2.Message):
     Wait until there is a job of this name.
     """
 
+    any_job: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    Any job will do, also one that hosts no actor: the caller looks for its endpoints.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "ResolveActorsRequest", ResolveActorsRequest)
 
@@ -4156,7 +4161,7 @@ default_message_pool.register_message("iriscw.v1", "ResolveActorsRequest", Resol
 @dataclass(eq=False, repr=False)
 class ResolvedActor(betterproto2.Message):
     """
-    A hosted actor whose job has not ended.
+    A hosted actor, or another job, that has not ended.
     """
 
     job_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -4172,7 +4177,7 @@ class ResolvedActor(betterproto2.Message):
 
     capability: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    As of HostedActorUpdate.
+    As of HostedActorUpdate; also for WatchEndpoints.
     """
 
 
@@ -5077,6 +5082,11 @@ class WatchEndpointsRequest(betterproto2.Message):
     follow: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
     Go on until the job's end; otherwise end with what there is.
+    """
+
+    capability: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    As of ResolvedActor: lets a task in that the job is no kin of.
     """
 
 
