@@ -1,6 +1,7 @@
 """Pools of hosted actors: who gets which call, and what becomes of those of a member that dies."""
 
 import asyncio
+import pickle
 import threading
 from contextlib import aclosing
 
@@ -242,6 +243,16 @@ async def test_the_first_error_ends_a_map(name):
                     await reading
         await settled()
         assert two.calls[-1][1].cancelled()
+
+
+async def test_pools_travel():
+    """As their handles do, each as a pool of its own."""
+    handles = [ActorHandle(ActorId(name, name, name), ("work",), None, None) for name in ("one", "two")]
+    for kind in (ActorPool, BlockingActorPool):
+        pool = kind(handles, retries=2)
+        again = pickle.loads(pickle.dumps(pool))
+        assert (type(again), len(again), again.__reduce__()[1]) == (kind, 2, pool.__reduce__()[1])
+        assert again.__reduce__()[0].keywords == {"retries": 2}
 
 
 async def test_scripts():

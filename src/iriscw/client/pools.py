@@ -162,7 +162,8 @@ class ActorPool(Generic[T]):
 
     A member that restarts is given calls again when it takes them, and one whose job is over none any more. A call that
     was lost with its member raises ``CallLost`` where it is awaited, as it may have run; with ``retries`` it is given
-    to another member that often before. One that was not sent is given to another member in any case.
+    to another member that often before. One that was not sent is given to another member in any case. A pool can be
+    pickled: the copy knows the same actors, and nothing of calls that others make.
 
     Args:
         actors: an :class:`iriscw.ActorGroup`, or handles.
@@ -179,6 +180,10 @@ class ActorPool(Generic[T]):
             raise InvalidArgument("actors: a pool is made of one handle of a hosted actor at least")
         self._members = PoolMembers(handles, retries)
         self._first = handles[0]
+        self._retries = retries
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(ActorPool, retries=self._retries), (self._members.handles,)
 
     def __repr__(self) -> str:
         return f"<iriscw.ActorPool of {len(self)} of {len(self._members.handles)} actors>"
@@ -322,7 +327,7 @@ class ActorPool(Generic[T]):
 
     def _packed(self, method: Method, args: Any, kwargs: Any) -> tuple[list[Part], asyncio.AbstractEventLoop]:
         """Pickle a call, in the thread that makes it."""
-        name = method if isinstance(method, str) else method.__name__
+        name = method if isinstance(method, str) else getattr(method, "__name__", repr(method))
         getattr(self._first, name)
         home, _ = self._first._found()
         return self._first._packed(name, args, kwargs), home.loop
@@ -352,6 +357,9 @@ class BlockingActorPool(Generic[T]):
     def __init__(self, actors: Iterable[BlockingActorHandle[T] | ActorHandle[T]], *, retries: int = 0) -> None:
         handles = [each._handle if isinstance(each, BlockingActorHandle) else each for each in actors]
         self._pool = ActorPool(handles, retries=retries)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(BlockingActorPool, retries=self._pool._retries), (self._pool._members.handles,)
 
     def __repr__(self) -> str:
         return repr(self._pool).replace("iriscw.ActorPool", "iriscw.blocking.BlockingActorPool", 1)
