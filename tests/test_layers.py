@@ -62,7 +62,7 @@ VISIBLE = {
     "worker": (*EDGE, "runtime", "journal", "config", "rpc", "dialling", "proto", "task", *ANY_FEATURE),
     "cluster": (*EDGE, "runtime", "journal", "config", "rpc", "client", "controller", "worker", *ANY_FEATURE),
     "blocking": ("client", "cluster", "kubernetes", "resources", "config", "fleet.policy", "cloud.drivers.loading"),
-    "fray": ("blocking", "client", "cluster", "resources", "rpc", "task"),
+    "fray": ("blocking", "client", "cluster", "proto", "resources", "rpc", "task"),
     "testing": (*EDGE, "runtime", "journal", "config", "rpc", "dialling", "proto", "worker", "task", *ANY_FEATURE),
     "bench": (
         *(*EDGE, "runtime", "journal", "config", "rpc", "proto", "testing", "agent", "controller"),

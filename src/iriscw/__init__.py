@@ -63,6 +63,12 @@ if TYPE_CHECKING:
         Checkpoint as Checkpoint,
         CheckpointCopy as CheckpointCopy,
     )
+    from iriscw.client.pools import (
+        ActorPool as ActorPool,
+    )
+    from iriscw.client.resolving import (
+        NamespacedResolver as NamespacedResolver,
+    )
     from iriscw.client.submission import (
         Command as Command,
     )
@@ -94,6 +100,7 @@ __all__ = [
     "ActorGroup",
     "ActorHandle",
     "ActorMethod",
+    "ActorPool",
     "ActorStatus",
     "AttemptStatus",
     "Checkpoint",
@@ -113,6 +120,7 @@ __all__ = [
     "JobState",
     "JobStatus",
     "LogLine",
+    "NamespacedResolver",
     "NodeStatus",
     "OrderStatus",
     "PeerAddress",
@@ -143,6 +151,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "ActorGroup": "iriscw.client.actors",
     "ActorHandle": "iriscw.client.actors",
     "ActorMethod": "iriscw.client.actors",
+    "ActorPool": "iriscw.client.pools",
     "ActorStatus": "iriscw.client.model",
     "AttemptStatus": "iriscw.client.model",
     "Checkpoint": "iriscw.client.nodes",
@@ -162,6 +171,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "JobState": "iriscw.jobs.model",
     "JobStatus": "iriscw.client.model",
     "LogLine": "iriscw.client.model",
+    "NamespacedResolver": "iriscw.client.resolving",
     "NodeStatus": "iriscw.client.model",
     "OrderStatus": "iriscw.client.model",
     "PeerAddress": "iriscw.client.model",

@@ -49,6 +49,8 @@ from iriscw.client.model import (
     TaskStatus,
     TaskSuspension,
 )
+from iriscw.client.pools import BlockingActorPool
+from iriscw.client.resolving import BlockingResolver
 from iriscw.client.submission import Command, Constraints
 from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cluster import ControllerStatistics
@@ -60,6 +62,8 @@ __all__ = [
     "BlockingActorGroup",
     "BlockingActorHandle",
     "BlockingActorMethod",
+    "BlockingActorPool",
+    "BlockingResolver",
     "Client",
     "Cluster",
     "Job",
@@ -303,6 +307,16 @@ class Client:
                 )
             )
         )
+
+    @property
+    def resolver(self) -> BlockingResolver:
+        """Finds hosted actors by name, as :attr:`iriscw.Client.resolver`."""
+        return self._loop.call(lambda: BlockingResolver(self._client.resolver))
+
+    def resolver_for_job(self, job: Job | BlockingActorHandle[Any] | str) -> BlockingResolver:
+        """Return what finds names in a job's namespace; errors as :meth:`iriscw.Client.resolver_for_job`."""
+        there: Any = job._job if isinstance(job, Job) else job._handle if isinstance(job, BlockingActorHandle) else job
+        return self._loop.call(lambda: BlockingResolver(self._client.resolver_for_job(there)))
 
     def job(self, job: Job | str) -> Job:
         """Find a job by its id or its name; errors as :meth:`iriscw.Client.job`."""
@@ -608,5 +622,5 @@ class Cluster:
         return self._loop.call(running.statistics)
 
 
-for _each in (BlockingActorGroup, BlockingActorHandle, BlockingActorMethod):
+for _each in (BlockingActorGroup, BlockingActorHandle, BlockingActorMethod, BlockingActorPool, BlockingResolver):
     _each.__module__ = __name__  # they are shown as users import them

@@ -12,7 +12,7 @@
 These are hosted actors (:meth:`iriscw.Client.create_actor`), each in a job of its own: ``controller-0``, ``worker-0``,
 ``worker-1``. All of it blocks, and may be used from any thread. A handle may be sent to an actor, and works there as it
 does here. Nothing here sets variables of tasks: each task is told by its worker where the controller is, and within one
-``FrayIrisClient()`` needs no address.
+``FrayIrisClient()`` needs no address. There :func:`iris_ctx` finds actors by name, too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import threading
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -30,9 +31,11 @@ import attrs
 
 from iriscw.client.actors import ActorFuture, ActorHandle, ActorMethod
 from iriscw.client.blocking_actors import BlockingActorHandle, BlockingActorMethod
+from iriscw.client.resolving import BlockingResolver, NamespacedResolver
+from iriscw.proto.iriscw.v1 import JobRef
 from iriscw.resources import Resources
 from iriscw.rpc.tokens import Secret
-from iriscw.task.context import InsideLoop
+from iriscw.task.context import InsideLoop, TaskContext, context
 
 if TYPE_CHECKING:
     import iriscw.blocking
@@ -43,6 +46,8 @@ __all__ = [
     "IrisActorGroup",
     "IrisActorHandle",
     "IrisActorMethod",
+    "IrisContext",
+    "iris_ctx",
 ]
 
 THREADS: Final = 32
@@ -91,13 +96,28 @@ class IrisActorHandle(Generic[T]):
     """A hosted actor: ``handle.method(x)`` waits, ``handle.method.remote(x)`` gives a future.
 
     Errors of calls are those of :class:`iriscw.ActorHandle`. It can be pickled, and whoever has it may call the actor.
+
+    Args:
+        actor: a handle, or the name of an actor.
+        job_id: of a name: in the namespace of which job it is looked for, at the first call; empty: of the task that
+            runs here. Errors are those of :meth:`iriscw.NamespacedResolver.resolve`.
     """
 
-    def __init__(self, handle: ActorHandle[T]) -> None:
-        self._handle = handle
+    def __init__(self, actor: ActorHandle[T] | str, job_id: str = "") -> None:
+        self._actor = actor
+        self._of = job_id
+
+    @property
+    def _handle(self) -> ActorHandle[T]:
+        if isinstance(self._actor, str):
+            job = JobRef(job_id=self._of) if self._of else None
+            self._actor = BlockingResolver(NamespacedResolver(None, job)).resolve(self._actor)._handle
+        return self._actor
 
     def __repr__(self) -> str:
-        return repr(self._handle).replace("iriscw.ActorHandle", "iriscw.fray.IrisActorHandle", 1)
+        if isinstance(self._actor, str):
+            return f"<iriscw.fray.IrisActorHandle of {self._actor}>"
+        return repr(self._actor).replace("iriscw.ActorHandle", "iriscw.fray.IrisActorHandle", 1)
 
     def __eq__(self, other: object) -> bool:
         return self._handle == other._handle if isinstance(other, IrisActorHandle) else NotImplemented
@@ -106,7 +126,7 @@ class IrisActorHandle(Generic[T]):
         return hash(self._handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return IrisActorHandle, (self._handle,)
+        return IrisActorHandle, (self._actor, self._of)
 
     def __dir__(self) -> list[str]:
         return dir(self._handle)
@@ -267,6 +287,57 @@ class FrayIrisClient:
     ) -> None:
         """End the connection, as :meth:`shutdown`."""
         self.shutdown()
+
+
+class IrisContext:
+    """What a task knows of itself, and whom it may ask. Made by :func:`iris_ctx`.
+
+    Whatever :class:`iriscw.TaskContext` has, such as ``job_id``, ``attempt`` and ``namespace``, this has, too.
+    """
+
+    def __init__(self, task: TaskContext) -> None:
+        self._task = task
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._task, name)
+
+    @property
+    def client(self) -> iriscw.blocking.Client:
+        """A client that lasts as long as the process; what it submits are children of this task's job."""
+        return _client_of(self._task.attempt_uid).iris
+
+    @property
+    def resolver(self) -> BlockingResolver:
+        """Finds hosted actors by name in the task's namespace."""
+        return BlockingResolver(self._task.resolver)
+
+    def get_port(self, name: str) -> int:
+        """Return the port that was set aside for ``name``; errors as :meth:`iriscw.TaskContext.port`."""
+        return self._task.port(name)
+
+
+def iris_ctx() -> IrisContext:
+    """Return the context of the task that runs here.
+
+    Raises:
+        NotInTask: no task runs here.
+    """
+    return IrisContext(context())
+
+
+_connecting = threading.Lock()
+_clients: dict[tuple[int, str], FrayIrisClient] = {}
+"""By process and attempt."""
+
+
+def _client_of(attempt_uid: str) -> FrayIrisClient:
+    with _connecting:
+        key = os.getpid(), attempt_uid
+        if key not in _clients:
+            _clients[key] = FrayIrisClient()
+        return _clients[key]
 
 
 def _end(client: iriscw.blocking.Client, actors: Iterable[IrisActorHandle[Any] | ActorHandle[Any]]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from iriscw import Resources, blocking, context
 from iriscw.errors import ActorOver
-from iriscw.fray import FrayIrisClient
+from iriscw.fray import FrayIrisClient, IrisActorHandle, iris_ctx
 
 SMALL = Resources(cpu=0.1, memory="64MiB")
 PATIENCE_S = 60.0
@@ -32,6 +32,13 @@ class Counter:
             child = client.create_actor(Counter, name="child", resources=SMALL)
             return child.add(more), child, context().job_id, client.iris.job(child.job_id).status().parent_job_id
 
+    def found(self, name):
+        """Call another actor of this namespace, by its name, in each way that there is."""
+        task = iris_ctx()
+        resolvers = task.resolver, task.client.resolver_for_job(task.job_id)
+        handles = IrisActorHandle(name), IrisActorHandle(name, job_id=task.job_id)
+        return [each.resolve(name).add(0) for each in resolvers] + [each.add(0) for each in handles]
+
     def read(self, name):
         return Path(name).read_text()
 
@@ -52,6 +59,7 @@ def test_actors_call_and_create_each_other(tmp_path):
         value, child, job, parent = three.of_a_child(3)
         assert (value, job) == (3, parent)
         assert child.add(1) == 4
+        assert three.found("child-0") == [4] * 4
         assert {each.name for each in client.iris.jobs()} == {"one-0", "more-0", "more-1", "child-0"}
         group.shutdown()
         with pytest.raises(ActorOver):

@@ -24,6 +24,7 @@ from iriscw.jobs.messages import (
     TerminateJob,
 )
 from iriscw.jobs.model import JOB_TERMINAL, Band, Existing, JobState, TaskState
+from iriscw.jobs.naming.messages import FindNames, FindNamespace
 from iriscw.jobs.records import JobAccepted
 from iriscw.jobs.registry import (
     END_BATCH,
@@ -127,7 +128,8 @@ class Bench:
         elif jobs:
             job_id = jobs[number % len(jobs)]
             if kind == "child":
-                self.submit(f"child{len(self.records)}", parent_job_id=job_id, detached=other)
+                existing = Existing.RECREATE if other else Existing.ERROR
+                self.submit(f"name{number % 3}", existing, parent_job_id=job_id, detached=other)
             elif kind == "done":
                 self.decide(JobDone(job_id, other, "", 1))
             elif kind == "advance":
@@ -153,6 +155,7 @@ def replayed(records, state):
 
 @given(STEPS)
 @example([*BETWEEN_FORGOTTEN])
+@example([("submit", 0, Existing.ERROR), ("child", 0, True), ("done", 1, JobState.KILLED)])
 @example([*BETWEEN_FORGOTTEN, ("done", 1, JobState.KILLED)])
 @example([*BETWEEN_FORGOTTEN, ("restart", 0, None), ("done", 0, JobState.KILLED)])
 def test_laws(steps):
@@ -165,8 +168,8 @@ def test_laws(steps):
         assert state.live_jobs == len(live)
         assert state.live_tasks == sum(entry.spec.replicas for entry in live)
         assert state.specs_bytes == sum(entry.size_bytes for entry in state.entries.values())
-        assert state.names == {entry.spec.name: entry.job_id for entry in live}
-        free = [entry.spec.name for entry in live if not entry.after]
+        assert state.names == {entry.place: entry.job_id for entry in live}
+        free = [entry.place for entry in live if not entry.after]
         assert len(free) == len(set(free))
         assert {entry.job_id for entry in live if not entry.after} <= set(bench.introduced)
         assert not {entry.job_id for entry in live if entry.after} & set(bench.introduced)
@@ -429,6 +432,35 @@ def test_a_name_is_held_until_its_job_ends(bench):
     assert [each.job_id for each in told if isinstance(each, JobIntroduced)] == [second.job_id]
     bench.end(second.job_id)
     assert bench.submit(key="third").fresh
+
+
+def found(bench, namespace, name=""):
+    """Return the jobs that have a name, or any, in a namespace."""
+    return [row.job_id for row in bench.send(FindNames(namespace, name))[0].value.rows]
+
+
+def test_a_name_is_held_in_its_namespace(bench):
+    """That of a root: two of them may have children of one name. Each is found by it, and nothing else is."""
+    roots = [bench.submit(name, key=name).job_id for name in "ab"]
+    children = [bench.submit("w-1", key=root, parent_job_id=root).job_id for root in roots]
+    assert bench.submit("w-1", key="again", parent_job_id=children[0]) == "JobExists"
+    assert bench.submit("a", key="like its root", parent_job_id=children[0]) == "JobExists"
+    longer = bench.submit("w-10", key="longer", parent_job_id=children[0]).job_id
+    bench.restart()
+    assert [found(bench, root, "w-1") for root in roots] == [[each] for each in children]
+    assert found(bench, roots[0], "a") == found(bench, "", "a") == [roots[0]]
+    assert found(bench, roots[0], "w-") == found(bench, "", "w-1") == found(bench, "job-none", "w-1") == []
+    assert (found(bench, roots[0]), found(bench, "")) == ([roots[0], children[0], longer], roots)
+    pages = [bench.send(FindNames(roots[0], limit=2))[0].value]
+    pages.append(bench.send(FindNames(roots[0], after=pages[0].next, limit=2))[0].value)
+    assert [[row.job_id for row in page.rows] for page in pages] == [[roots[0], children[0]], [longer]]
+    assert pages[1].next == -1
+    assert [bench.send(FindNamespace(each))[0].value for each in (longer, "job-none")] == [roots[0], ""]
+    bench.end(children[0])
+    bench.end(roots[1])
+    assert found(bench, roots[0], "w-1") == found(bench, roots[1], "b") == found(bench, "", "b") == []
+    assert (found(bench, roots[0]), found(bench, roots[1])) == ([roots[0], longer], [children[1]])
+    assert bench.submit("w-1", key="anew", parent_job_id=roots[0]).fresh
 
 
 def test_a_new_job_is_started_introduced_and_published(bench):

@@ -234,6 +234,7 @@ def test_services():
         "WatchOrder": "UNARY_STREAM",
         "WatchEndpoints": "UNARY_STREAM",
         "WatchHostedActor": "UNARY_STREAM",
+        "ResolveActors": "UNARY_STREAM",
     }
     unary = [
         "SubmitJob",

@@ -18,6 +18,7 @@ import attrs
 
 from iriscw.client.calls import MethodCalls
 from iriscw.client.hosted import HOME, ActorCalls, ActorId, Answer, HostedCalls, OwnCode
+from iriscw.client.job import Job
 from iriscw.client.submission import is_own_file, own_code_by_value
 from iriscw.hosted.drivers.link import Part
 from iriscw.hosted.errors import InvalidActor, NoSuchMethod
@@ -159,7 +160,7 @@ class ActorHandle(Generic[T]):
     def __getattr__(self, name: str) -> ActorMethod[..., Any]:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name not in self._methods:
+        if self._methods and name not in self._methods:  # none are known of one that was found by its name alone
             near = get_close_matches(name, self._methods, 1)
             raise NoSuchMethod(f"{self._ref.name!r} has no method {name!r}{f'; is it {near[0]!r}?' if near else ''}")
         return ActorMethod(self, name)
@@ -221,8 +222,11 @@ class ActorHandle(Generic[T]):
             return ActorFuture(home.loop.create_task(_answered(calls, calls.begin(kind, parts))))
         return ActorFuture(asyncio.run_coroutine_threadsafe(calls.call(kind, parts), home.loop))
 
+    def _connected(self) -> bool:
+        return self._found()[1].connected
+
     def _found(self) -> tuple[HostedCalls, ActorCalls]:
-        home = self._home if self._home is not None else _ambient()
+        home = self._home if self._home is not None else ambient_calls()
         return home, home.of(self._ref)
 
 
@@ -262,6 +266,26 @@ class ActorGroup(Generic[T]):
             for each in waiting:
                 each.cancel()
         return [*self.handles]
+
+    async def terminate(self, reason: str = "") -> None:
+        """Have the jobs of all of them ended; it is not waited for their ends. Calls under way are lost.
+
+        A task may do so with what its job, or one that descends from that, has created.
+
+        Raises:
+            PermissionDenied: a task may not.
+            IriscwError: as :meth:`iriscw.Job.terminate`.
+        """
+        await self._termination(reason)
+
+    async def _terminated(self, home: HostedCalls, reason: str) -> None:
+        calls = await home.opened()
+        for each in self.handles:
+            await Job(calls, each._ref.job_id, each._ref.job_uid, each.name).terminate(reason)
+
+    def _termination(self, reason: str) -> ActorFuture[None]:
+        home, _ = self.handles[0]._found()
+        return ActorFuture(asyncio.run_coroutine_threadsafe(self._terminated(home, reason), home.loop))
 
 
 def _unpickled(job_id: str, job_uid: str, name: str, capability: str, methods: Sequence[str]) -> ActorHandle[Any]:
@@ -354,5 +378,6 @@ _HOMES: dict[int, _Ambient] = {}
 """By process: a child that was forked begins anew."""
 
 
-def _ambient() -> HostedCalls:
+def ambient_calls() -> HostedCalls:
+    """Return what makes the calls of handles that no client of this process gave."""
     return _HOMES.setdefault(os.getpid(), _Ambient()).home()

@@ -14,7 +14,7 @@ R = TypeVar("R")
 P = ParamSpec("P")
 
 
-def _waited(future: ActorFuture[R]) -> R:
+def waited(future: ActorFuture[R]) -> R:
     """Wait for a call; whoever is interrupted (Ctrl-C) takes it back."""
     try:
         return future.result()
@@ -31,7 +31,7 @@ class BlockingActorMethod(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call it, and wait for its value; errors as :class:`iriscw.ActorHandle` says."""
-        return _waited(self._method.remote(*args, **kwargs))
+        return waited(self._method.remote(*args, **kwargs))
 
     def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R]:
         """Call it, and go on: ``result()`` of the future has its value."""
@@ -39,7 +39,7 @@ class BlockingActorMethod(Generic[P, R]):
 
     def tell(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Call it, and return when the call waits in the actor's mailbox; errors as :meth:`iriscw.ActorMethod.tell`."""
-        _waited(self._method.tell(*args, **kwargs))
+        waited(self._method.tell(*args, **kwargs))
 
 
 class BlockingActorHandle(Generic[T]):
@@ -91,7 +91,7 @@ class BlockingActorHandle(Generic[T]):
 
     def wait_ready(self) -> None:
         """Wait until it takes calls; errors as :meth:`iriscw.ActorHandle.wait_ready`."""
-        _waited(self._handle._ready())
+        waited(self._handle._ready())
 
 
 class BlockingActorGroup(Generic[T]):
@@ -112,5 +112,9 @@ class BlockingActorGroup(Generic[T]):
 
     def wait_ready(self) -> list[BlockingActorHandle[T]]:
         """Wait until all of them take calls; errors as :meth:`iriscw.ActorGroup.wait_ready`."""
-        _waited(self._group._ready())
+        waited(self._group._ready())
         return [*self.handles]
+
+    def terminate(self, reason: str = "") -> None:
+        """Have the jobs of all of them ended; arguments and errors as :meth:`iriscw.ActorGroup.terminate`."""
+        waited(self._group._termination(reason))

@@ -29,6 +29,7 @@ from iriscw.client.model import (
     TaskSuspension,
 )
 from iriscw.client.nodes import Checkpoint
+from iriscw.client.resolving import ActorNames
 from iriscw.client.submission import Command, Constraints, Submission, build_submission
 from iriscw.client.upload import bundled
 from iriscw.proto.iriscw.v1 import (
@@ -67,7 +68,7 @@ from iriscw.rpc.tokens import Secret
 Value = TypeVar("Value")
 
 
-class Client(ActorCreation):
+class Client(ActorCreation, ActorNames):
     """Talks to one controller. Made by :func:`iriscw.connect` or a :class:`iriscw.Cluster`.
 
     One client serves any number of tasks of an event loop at the same time.
@@ -124,7 +125,7 @@ class Client(ActorCreation):
         Args:
             entrypoint: a callable, or a :class:`iriscw.Command`.
             args: for the callable.
-            name: for people, and to find the job by; unique among those that have not ended.
+            name: for people, and to find the job by; unique in its namespace among those that have not ended.
             resources: of each task; 1 CPU and 1 GiB if None.
             replicas: how many tasks.
             environment: variables of the tasks; those that iriscw sets for each task are refused.
@@ -183,9 +184,12 @@ class Client(ActorCreation):
     async def job(self, job: Job | str) -> Job:
         """Find a job by its id, or by the name of the latest job that has it; or one that is known anew.
 
+        In a task a name is one of its namespace. A path says in which it is: ``/NAME``, ``/TOP/NAME``.
+
         Raises:
             InvalidArgument: it is neither.
             NoSuchJob: there is none, or it was forgotten.
+            NameAmbiguous: several that have not ended have this name, in different namespaces.
             OperationError: the controller cannot be reached.
         """
         request = GetJobRequest(job=_ref(job))

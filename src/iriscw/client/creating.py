@@ -65,7 +65,7 @@ class ActorCreation:
         Args:
             kind: a class. Methods without an underscore can be called, ``async`` ones too.
             args: for the class.
-            name: of the job; unique among those that have not ended.
+            name: of the job; unique in its namespace among those that have not ended.
             resources: of the job's one task; 1 CPU and 1 GiB if None.
             environment: variables of the task, as :meth:`submit`.
             constraints: which workers will do, as :meth:`submit`.

@@ -14,6 +14,7 @@ from iriscw.jobs.errors import (
     ImageNotSupported,
     JobExists,
     KeyReused,
+    NameAmbiguous,
     NoSuchJob,
     ParentOver,
     PythonNotSupported,
@@ -52,6 +53,7 @@ __all__ = [
     "JobExists",
     "JobFailed",
     "KeyReused",
+    "NameAmbiguous",
     "NeedsAsyncio",
     "NoController",
     "NoSuchGroup",
@@ -112,7 +114,7 @@ class InvalidJob(InvalidArgument):
 
 
 class WaitTimeout(OperationError, TimeoutError):
-    """The job has not ended in the time given. It goes on."""
+    """What is waited for has not come in the time given: the end of a job, say. It may come later."""
 
     retryable = True
 

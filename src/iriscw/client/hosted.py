@@ -188,6 +188,11 @@ class ActorCalls:
         """What came of dialling last."""
         self._closed = False
 
+    @property
+    def connected(self) -> bool:
+        """Whether a call would be sent now, as far as is known."""
+        return self._link is not None and not self._link.closed
+
     def begin(self, kind: FrameKind | None, parts: list[Part]) -> asyncio.Future[Answer]:
         """Let a call stand in line; the future has its answer. Cancelling the future takes it back.
 

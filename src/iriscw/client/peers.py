@@ -35,14 +35,16 @@ def _endpoint(sent: WireEndpoint) -> Endpoint:
     return Endpoint(sent.task_index, sent.attempt_uid, sent.host, dict(sent.ports))
 
 
-async def watch(calls: MethodCalls, job: JobRef, *, follow: bool) -> AsyncGenerator[Reached, None]:
+async def watch(
+    calls: MethodCalls, job: JobRef, *, follow: bool, capability: str = ""
+) -> AsyncGenerator[Reached, None]:
     """Iterate over what is known of a job's replicas: now, and with ``follow`` after each change until its end."""
     known = Reached()
 
     def request() -> WatchEndpointsRequest:
         nonlocal known
         known = Reached()  # a stream begins with all there is
-        return WatchEndpointsRequest(job=job, follow=follow)
+        return WatchEndpointsRequest(job=job, follow=follow, capability=capability)
 
     async with aclosing(calls.stream("WatchEndpoints", request, EndpointsUpdate)) as updates:
         async for update in updates:
@@ -51,7 +53,7 @@ async def watch(calls: MethodCalls, job: JobRef, *, follow: bool) -> AsyncGenera
                 yield known
 
 
-async def addresses(calls: MethodCalls, job: JobRef, port: str) -> tuple[PeerAddress, ...]:
+async def addresses(calls: MethodCalls, job: JobRef, port: str, capability: str = "") -> tuple[PeerAddress, ...]:
     """Wait until all replicas of a job run at once, and give where each listens to ``port``, by index.
 
     Raises:
@@ -59,7 +61,7 @@ async def addresses(calls: MethodCalls, job: JobRef, port: str) -> tuple[PeerAdd
         PeerOver: a replica is over.
         OperationError: the controller cannot be reached for minutes.
     """
-    async with aclosing(watch(calls, job, follow=True)) as changes:
+    async with aclosing(watch(calls, job, follow=True, capability=capability)) as changes:
         async for known in changes:
             for endpoint in known.endpoints.values():
                 if port not in endpoint.ports:

@@ -4,7 +4,8 @@ The runtime hands every emitted event to :meth:`EventHub.publish`, in order and 
 it rests on is durable. Nobody polls: whoever waits for a change of a job subscribes, looks at the present state, and
 sleeps until the subscription is rung.
 
-Waiting for news of an order is the same, by its operation's id, and of a node, by :func:`node_key`.
+Waiting for news of an order is the same, by its operation's id, of a node, by :func:`node_key`, and of a new job that
+has some name, by :func:`name_key`.
 
 Each job has a *version* that grows with its events. It starts at the microseconds since 1970 at which the controller
 started, so it also grows from one controller to the next; a watcher that comes back with the last version it saw
@@ -37,6 +38,11 @@ ALL_NODES = "nodes"
 def node_key(node: str) -> str:
     """Return by what name news of a node is waited for."""
     return f"node {node}"
+
+
+def name_key(namespace: str, name: str) -> str:
+    """Return by what name a new job of this name is waited for."""
+    return f"name {namespace}/{name}"
 
 
 class Subscription:
@@ -82,6 +88,8 @@ class EventHub:
         if isinstance(event, JobChanged):
             self.job_changes[event.state.value] += 1
             self._changed(event.job_id)
+            if event.name:
+                self._named(event)
         elif isinstance(event, TaskChanged):
             self.task_changes[event.state.value] += 1
             self._changed(event.job_id)
@@ -95,6 +103,12 @@ class EventHub:
             self.ring(node_key(event.node))
             self.ring(ALL_NODES)
         self._report(event)
+
+    def _named(self, event: JobChanged) -> None:
+        """Tell those who wait for a name: a job without a parent has its at the top, too."""
+        self.ring(name_key(event.namespace, event.name))
+        if event.namespace == event.job_id:
+            self.ring(name_key("", event.name))
 
     def _changed(self, job_id: str) -> None:
         self._versions[job_id] = self.version(job_id) + 1
@@ -114,14 +128,16 @@ class EventHub:
         return self._versions.get(job_id, self._floor)
 
     @contextlib.contextmanager
-    def subscribed(self, job_id: str) -> Iterator[Subscription]:
-        """Be rung at each change of the job while the block lasts."""
+    def subscribed(self, *names: str) -> Iterator[Subscription]:
+        """Be rung at each change of a job, or at other news, while the block lasts."""
         subscription = Subscription()
-        self._subscribed.setdefault(job_id, {})[subscription] = None
+        for name in names:
+            self._subscribed.setdefault(name, {})[subscription] = None
         try:
             yield subscription
         finally:
-            waiting = self._subscribed[job_id]
-            del waiting[subscription]
-            if not waiting:
-                del self._subscribed[job_id]
+            for name in names:
+                waiting = self._subscribed[name]
+                del waiting[subscription]
+                if not waiting:
+                    del self._subscribed[name]

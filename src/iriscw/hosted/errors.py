@@ -9,6 +9,10 @@ class NotHosted(UsageError):
     """The job hosts no actor: that takes one task with a port ``actor``."""
 
 
+class NoSuchName(OperationError, LookupError):
+    """No hosted actor has this name now: none was created, or it is over."""
+
+
 class InvalidActor(InvalidArgument):
     """What was given cannot be a hosted actor; the text says why."""
 
@@ -19,6 +23,10 @@ class NoSuchMethod(UsageError, AttributeError):
 
 class ActorOver(OperationError):
     """The job of the actor is over: no call will ever reach it. The text has the reason, such as its traceback."""
+
+
+class NoActorLeft(OperationError):
+    """All actors of a pool are over: nobody is left who could be called. The text says why the last one is."""
 
 
 class CallLost(OperationError):

@@ -10,7 +10,14 @@ class NoSuchJob(UsageError, LookupError):
 
 
 class JobExists(UsageError):
-    """A job of this name has not ended yet, and the submission said ``existing="error"``."""
+    """A job of this name has not ended yet, and the submission said ``existing="error"``.
+
+    A job that a task submits has its name in the namespace of its parents: other namespaces may have the same name.
+    """
+
+
+class NameAmbiguous(UsageError, LookupError):
+    """Several jobs that have not ended have this name, in different namespaces. The text has their paths."""
 
 
 class ParentOver(UsageError):

@@ -75,6 +75,7 @@ class ListJobs:
     limit: int = 100
     states: tuple[JobState, ...] = ()
     name: str = ""
+    namespace: str = ""
 
 
 @message
@@ -115,6 +116,7 @@ class JobRow:
     """Of each task."""
     band: Band = Band.INTERACTIVE
     parent_job_id: str = ""
+    namespace: str = ""
 
 
 @message
@@ -214,12 +216,14 @@ class TaskPage:
 
 @message
 class JobChanged:
-    """A job is in another state."""
+    """A job is in another state. Of a new one ``name`` and ``namespace`` are told."""
 
     job_id: str
     state: JobState
     reason: str
     wall_ns: int
+    name: str = ""
+    namespace: str = ""
 
 
 @message

@@ -5,7 +5,8 @@ is on disk, so an acknowledged job is never lost (INV-J1). The whole specificati
 job's own actor is started from it: there is no moment at which one of the two knows a job and the other does
 not.
 
-A name belongs to the latest job that was submitted under it, as long as that has not ended.
+A name belongs, in its namespace (:mod:`iriscw.jobs.naming.messages`), to the latest job that was submitted under it, as
+long as that has not ended.
 ``existing="recreate"`` has the holder stopped; the successor is accepted at once and told to the scheduler
 when the holder has ended, so that the two never run side by side. An idempotency key belongs to its job for
 as long as the job is listed.
@@ -61,6 +62,8 @@ from iriscw.jobs.model import (
     job_uid,
     spec_fingerprint,
 )
+from iriscw.jobs.naming.messages import FindNames, FindNamespace
+from iriscw.jobs.naming.places import find_names, holder, place_of
 from iriscw.jobs.records import (
     JobAccepted,
     JobFinished,
@@ -168,6 +171,11 @@ class RegisteredJob:
         return self.state in JOB_TERMINAL
 
     @property
+    def place(self) -> str:
+        """Where its name stands among all names."""
+        return place_of("" if self.root == self.job_id else self.root, self.spec.name)
+
+    @property
     def size_bytes(self) -> int:
         """Roughly what its specification takes on disk."""
         pairs = self.spec.environment
@@ -180,7 +188,7 @@ class JobRegistry:
 
     entries: dict[str, RegisteredJob] = attrs.field(factory=dict)
     names: dict[str, str] = attrs.field(factory=dict)
-    """The job that holds each name: the latest that has not ended."""
+    """The job that holds each place of a name: the latest that has not ended."""
     keys: dict[str, str] = attrs.field(factory=dict)
     finished: dict[str, None] = attrs.field(factory=dict)
     """Finished jobs, in the order in which they ended."""
@@ -212,7 +220,7 @@ def _accepted(registry: JobRegistry, record: JobAccepted) -> None:
         older.superseded = True
         entry.after = "" if older.ended else record.replaces
     registry.entries[record.job_id] = entry
-    registry.names[spec.name] = record.job_id
+    registry.names[entry.place] = record.job_id
     registry.keys[record.key] = record.job_id
     registry.orders = max(registry.orders, record.order + 1)
     registry.live_tasks += spec.replicas
@@ -238,11 +246,11 @@ def _finished(registry: JobRegistry, record: JobFinished) -> None:
     successor = _successor(registry, entry)
     if successor is not None:
         successor.after = entry.after
-    if registry.names.get(entry.spec.name) == entry.job_id:
-        del registry.names[entry.spec.name]
+    if registry.names.get(entry.place) == entry.job_id:
+        del registry.names[entry.place]
         if entry.after:
             # It ended before the one it replaces, which holds the name again until it has stopped.
-            registry.names[entry.spec.name] = entry.after
+            registry.names[registry.entries[entry.after].place] = entry.after
     entry.after = ""
 
 
@@ -296,8 +304,8 @@ def _behind(registry: JobRegistry, entry: RegisteredJob) -> str:
     """
     if not entry.ended:
         return entry.after
-    holder = registry.entries.get(registry.names.get(entry.spec.name, ""))
-    return holder.job_id if holder is not None and holder.order < entry.order else ""
+    now = registry.entries.get(registry.names.get(entry.place, ""))
+    return now.job_id if now is not None and now.order < entry.order else ""
 
 
 def _bound(spec: JobSpec) -> bool:
@@ -311,6 +319,13 @@ def _root(registry: JobRegistry, spec: JobSpec, job_id: str) -> str:
         return job_id
     parent = registry.entries.get(spec.parent_job_id)
     return spec.parent_job_id if parent is None else parent.root
+
+
+def _holder(registry: JobRegistry, spec: JobSpec) -> RegisteredJob | None:
+    """Return the job that has a submission's name where that would have it."""
+    namespace = _root(registry, spec, "")
+    found = holder(registry.entries, registry.names, namespace, spec.name)
+    return None if found is None else registry.entries[found.job_id]
 
 
 def _is_over(registry: JobRegistry, job_id: str) -> bool:
@@ -351,6 +366,8 @@ class JobRegistryDecisions:
             SubmitJob: self.submit,
             TerminateJob: self.terminate,
             ListJobs: self.list_jobs,
+            FindNames: self.find_names,
+            FindNamespace: self.find_namespace,
             JobAdvanced: self.advanced,
             JobDone: self.done,
             SchedulerAwake: self.scheduler_awake,
@@ -378,19 +395,19 @@ class JobRegistryDecisions:
         if ctx.reply_to is None:
             return None
         spec = canonical_spec(message.spec)
-        holder = registry.entries.get(registry.names.get(spec.name, ""))
+        named = _holder(registry, spec)
         try:
-            known = self._known(registry, message, spec, holder)
+            known = self._known(registry, message, spec, named)
             if known is not None:
                 return (Reply(Submitted(known.job_id, job_uid(known.job_id), fresh=False)),)
             _check_parent(registry, spec)
             self._check_room(registry, spec)
         except (InvalidArgument, JobExists, KeyReused, ParentOver, TooManyJobs, TooManyTasks) as error:
             return (Refuse(error),)
-        return self._accept(registry, message, spec, holder, ctx)
+        return self._accept(registry, message, spec, named, ctx)
 
     def _known(
-        self, registry: JobRegistry, message: SubmitJob, spec: JobSpec, holder: RegisteredJob | None
+        self, registry: JobRegistry, message: SubmitJob, spec: JobSpec, named: RegisteredJob | None
     ) -> RegisteredJob | None:
         if not 1 <= len(message.key) <= MAX_KEY_LENGTH:
             raise InvalidArgument(f"an idempotency key has 1 to {MAX_KEY_LENGTH} characters")
@@ -400,11 +417,11 @@ class JobRegistryDecisions:
             if spec_fingerprint(same.spec) != spec_fingerprint(spec):
                 raise KeyReused(f"the key was used for {same.job_id}, whose specification differs")
             return same
-        if holder is None or message.existing is Existing.RECREATE:
+        if named is None or message.existing is Existing.RECREATE:
             return None
         if message.existing is Existing.KEEP:
-            return holder
-        raise JobExists(f"{holder.job_id} is called {spec.name!r} and has not ended")
+            return named
+        raise JobExists(f"{named.job_id} is called {spec.name!r} and has not ended")
 
     def _check_room(self, registry: JobRegistry, spec: JobSpec) -> None:
         limits = self.limits
@@ -418,19 +435,19 @@ class JobRegistryDecisions:
             raise TooManyJobs(f"specifications take {registry.specs_bytes} bytes: at most {limits.specs_bytes}")
 
     def _accept(
-        self, registry: JobRegistry, message: SubmitJob, spec: JobSpec, holder: RegisteredJob | None, ctx: Context
+        self, registry: JobRegistry, message: SubmitJob, spec: JobSpec, named: RegisteredJob | None, ctx: Context
     ) -> Outcome:
         job_id = ctx.new_id("job-")
         order = registry.orders
-        replaces = "" if holder is None else holder.job_id
+        replaces = "" if named is None else named.job_id
         root = _root(registry, spec, job_id)
         record = JobAccepted(job_id, order, message.key, store_spec(spec), ctx.wall, replaces, root)
         commands: list[Command] = [
             Spawn(self.child(RegisteredJob(job_id, order, message.key, spec, ctx.wall, root=root))),
             Reply(Submitted(job_id, job_uid(job_id), fresh=True)),
-            Emit(JobChanged(job_id, JobState.PENDING, "", ctx.wall)),
+            Emit(JobChanged(job_id, JobState.PENDING, "", ctx.wall, spec.name, root)),
         ]
-        if holder is None:
+        if named is None:
             commands.append(Tell(_scheduler(ctx), JobIntroduced(job_id, order, spec)))
         else:
             commands.append(_supersede(ctx, replaces))
@@ -547,6 +564,17 @@ class JobRegistryDecisions:
             rows.append(entry.row)
         return (Reply(JobPage(tuple(rows), "")),)
 
+    def find_names(self, registry: JobRegistry, message: FindNames, ctx: Context) -> Outcome:
+        """Say which jobs have names in a namespace."""
+        if ctx.reply_to is None:
+            return None
+        return (Reply(find_names(registry.entries, registry.names, message)),)
+
+    def find_namespace(self, registry: JobRegistry, message: FindNamespace, ctx: Context) -> Outcome:
+        """Say in which namespace a job is."""
+        entry = registry.entries.get(message.job_id)
+        return None if ctx.reply_to is None else (Reply("" if entry is None else entry.root),)
+
     def scheduler_awake(self, registry: JobRegistry, message: SchedulerAwake, ctx: Context) -> Outcome:
         """Tell a new scheduler which jobs may need it; remind those that should stop."""
         live = [entry for entry in registry.entries.values() if not entry.ended]
@@ -583,8 +611,10 @@ def _orphans(registry: JobRegistry) -> Iterator[Command]:
 
 
 def _matches(entry: RegisteredJob, question: ListJobs) -> bool:
-    return (not question.states or entry.state in question.states) and (
-        not question.name or entry.spec.name == question.name
+    return (
+        (not question.states or entry.state in question.states)
+        and (not question.name or entry.spec.name == question.name)
+        and (not question.namespace or entry.root == question.namespace)
     )
 
 
@@ -609,4 +639,5 @@ def _row(entry: RegisteredJob) -> JobRow:
         entry.spec.demand,
         entry.spec.band,
         entry.spec.parent_job_id,
+        entry.root,
     )

@@ -27,6 +27,7 @@ from iriscw.task.environment import CONTEXT_FILE, PRIVATE_FOLDER, TOKEN_FILE, At
 
 if TYPE_CHECKING:
     from iriscw.client.model import PeerAddress
+    from iriscw.client.resolving import NamespacedResolver
 
 MAX_CONTEXT_BYTES = 1 << 20
 """A context takes a few hundred bytes and 30 per port."""
@@ -95,6 +96,17 @@ class TaskContext:
     def parent_job_id(self) -> str | None:
         """The job whose task submitted this one; None for one that was submitted from outside."""
         return self.facts.parent_job_id
+
+    @property
+    def resolver(self) -> NamespacedResolver:
+        """Finds hosted actors by the names of this job's namespace: ``await task.resolver.resolve("worker-0")``.
+
+        Without an event loop: ``iriscw.blocking.BlockingResolver(task.resolver).resolve("worker-0")``.
+        """
+        from iriscw.client.resolving import NamespacedResolver
+        from iriscw.proto.iriscw.v1 import JobRef
+
+        return NamespacedResolver(None, JobRef(job_id=self.job_id))
 
     @property
     def gpus(self) -> tuple[str, ...]:

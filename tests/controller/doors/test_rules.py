@@ -8,6 +8,7 @@ from iriscw.controller.doors.clients import ClientDoor
 from iriscw.controller.doors.commands import CommandsDoor
 from iriscw.controller.doors.freezing import NodesDoor
 from iriscw.controller.doors.hosted import HostedDoor
+from iriscw.controller.doors.names import NamesDoor
 from iriscw.controller.doors.overview import ClusterDoor
 from iriscw.controller.doors.rules import (
     CHUNK_BYTES,
@@ -16,6 +17,7 @@ from iriscw.controller.doors.rules import (
     COMMAND_RULES,
     HOSTED_RULES,
     MAX_HELD_ATTEMPTS,
+    NAMES_RULES,
     NODE_RULES,
     WORKER_RULES,
 )
@@ -37,6 +39,7 @@ PARTS = {
     ClusterDoor: CLUSTER_RULES,
     CommandsDoor: COMMAND_RULES,
     HostedDoor: HOSTED_RULES,
+    NamesDoor: NAMES_RULES,
     NodesDoor: NODE_RULES,
 }
 """Of ControllerService."""
@@ -100,7 +103,7 @@ def test_no_message_is_much_work(method: str) -> None:
     assert rule.request.max_parts <= WORST_PARTS
     assert rule.request.max_bytes <= 8 << 20
     assert rule.roles
-    assert Role.JOB not in rule.roles or method in {**CLIENT_RULES, **HOSTED_RULES}
+    assert Role.JOB not in rule.roles or method in {**CLIENT_RULES, **HOSTED_RULES, **NAMES_RULES}
     assert (Role.WORKER in rule.roles) == (method in WORKER_RULES)
     assert anatomy_of(message_type).name == message_type.__name__
 

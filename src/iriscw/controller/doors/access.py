@@ -7,15 +7,16 @@ that has ended, or was fenced, has no say any more.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from iriscw._errors import ActorRestarted, ActorStopped, InvalidArgument, NoSuchActor
+from iriscw.controller.doors.lookup import JOB_ID, Lookup
 from iriscw.controller.errors import JobUnavailable
 from iriscw.controller.stores.logs import LogStore
+from iriscw.controller.tokens import ControllerTokens
 from iriscw.jobs.errors import NoSuchJob, TaskEnded
-from iriscw.jobs.messages import DescribeJob, JobPage, JobView, ListJobs, ListTasks, TaskPage, TaskRow
+from iriscw.jobs.messages import DescribeJob, JobView, ListJobs, ListTasks, TaskPage, TaskRow
 from iriscw.jobs.model import TASK_TERMINAL
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
@@ -26,8 +27,8 @@ from iriscw.runtime import ROOT, ActorPath, ActorSystem, ChildSpec
 MAX_DEPTH = 16
 """How many generations above a job are looked through for the asker's."""
 
-JOB_ID = re.compile(r"job-[a-z2-7]{12}")
-"""As the registry gives them."""
+EVERYTHING = Principal(Role.LOCAL)
+"""Who may see all jobs: asks on behalf of a caller that has proved what it may."""
 
 
 def standing(children: Iterable[ChildSpec], parent: ActorPath) -> Iterator[str]:
@@ -49,6 +50,7 @@ class Access:
         self._logs = logs
         self.system: ActorSystem | None = None
         """Set by the assembly, once the tree stands and before the door opens."""
+        self.names = Lookup(self.ask)
         self._standing: dict[str, None] = {}
 
     def stands(self, children: Iterable[ChildSpec]) -> None:
@@ -111,20 +113,43 @@ class Access:
     async def view(self, ref: v1.JobRef | None, principal: Principal) -> JobView:
         """Describe the job that a call is about, if its caller may see it. A name stands for its latest job.
 
+        A job that asks means the names of its namespace.
+
         Raises:
             InvalidArgument: the call names no job.
             NoSuchJob: there is none, or it has another uid.
+            NameAmbiguous: jobs of several namespaces have this name now.
             JobUnavailable: its actor was put aside.
             PermissionDenied: it is neither the caller's job nor one of its descendants.
         """
         if ref is None or not ref.job_id:
             raise InvalidArgument("the call names no job")
-        job_id = ref.job_id if JOB_ID.fullmatch(ref.job_id) else await self._named(ref.job_id)
+        job_id = ref.job_id
+        if not JOB_ID.fullmatch(job_id):
+            namespace = await self.names.namespace(principal.job_id) if principal.role is Role.JOB else ""
+            job_id = await self.names.named(job_id, namespace)
         view = await self._describe(job_id)
         if ref.job_uid and ref.job_uid != view.uid:
             raise NoSuchJob(f"there is no job {ref.job_id!r} with the uid {ref.job_uid}")
         if principal.role is Role.JOB:
             await self._require_kinship(view, principal)
+        return view
+
+    async def view_with(
+        self, capability: str, tokens: ControllerTokens, ref: v1.JobRef | None, principal: Principal
+    ) -> JobView:
+        """Describe a job that a caller shows a capability for; without one, if it may see the job.
+
+        Raises:
+            PermissionDenied: the capability is another job's, or nobody here has signed it.
+            IriscwError: as :meth:`view`.
+        """
+        if not capability:
+            return await self.view(ref, principal)
+        uid = tokens.callable_job(capability)
+        view = await self.view(ref, EVERYTHING) if uid else None
+        if view is None or view.uid != uid:
+            raise PermissionDenied("the capability is not of this job")
         return view
 
     async def task(self, job_id: str, index: int) -> TaskRow:
@@ -155,12 +180,6 @@ class Access:
         except NoSuchJob:
             return True
         return False
-
-    async def _named(self, name: str) -> str:
-        page: JobPage = await self.ask("/jobs", ListJobs(limit=1, name=name))
-        if not page.rows:
-            raise NoSuchJob(f"there is no job {name!r}")
-        return page.rows[0].job_id
 
     async def _describe(self, job_id: str) -> JobView:
         try:

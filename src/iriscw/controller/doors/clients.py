@@ -26,6 +26,7 @@ from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBun
 from iriscw.controller.events import EventHub
 from iriscw.controller.stores.payloads import display_name
 from iriscw.controller.stores.stores import Stores
+from iriscw.controller.tokens import ControllerTokens
 from iriscw.controller.waiting import WaitingReasons, steady
 from iriscw.jobs import wire
 from iriscw.jobs.errors import ImageNotSupported, PythonNotSupported
@@ -78,6 +79,7 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         images: whether a job may name an image: the tasks of some group have pods of their own.
         pythons: of the workers that there can be; none if that is known only when there is a worker.
         switchboard: the workers that are there; an older one may have another Python.
+        tokens: knows what was signed.
     """
 
     method_rules = CLIENT_RULES
@@ -92,7 +94,9 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         images: bool = False,
         pythons: tuple[str, ...] = (),
         switchboard: Switchboard,
+        tokens: ControllerTokens,
     ) -> None:
+        self._tokens = tokens
         self._pythons = pythons
         self._switchboard = switchboard
         self._why = reasons
@@ -242,8 +246,11 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         return page
 
     async def terminate_job(self, message: v1.TerminateJobRequest) -> v1.TerminateJobResponse:
-        """Order the end of a job."""
-        view = await self._access.view(message.job, self._access.admin())
+        """Order the end of a job; a task may end what descends from its own job, and nothing else."""
+        principal = await self._access.client()
+        view = await self._access.view(message.job, principal)
+        if principal.role is Role.JOB and view.job_id == principal.job_id:
+            raise PermissionDenied(f"{principal} may end what descends from its job, and not the job itself")
         reason = message.reason or "terminated by its user"
         await self._access.ask("/jobs", TerminateJob(view.job_id, reason[:MAX_REASON_CHARS]))
         return v1.TerminateJobResponse(state=v1.JobState[view.state.name])
@@ -279,7 +286,7 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
     async def watch_endpoints(self, message: v1.WatchEndpointsRequest) -> AsyncIterator[v1.EndpointsUpdate]:
         """Yield where a job's tasks are reached, and each change, to the end."""
         principal = await self._access.client()
-        view = await self._access.view(message.job, principal)
+        view = await self._access.view_with(message.capability, self._tokens, message.job, principal)
         watched = EndpointWatch(view.job_id, view.spec.replicas, self._access.ask)
         with self._hub.subscribed(view.job_id) as events:
             while True:

@@ -16,9 +16,10 @@ from iriscw._errors import ActorStopped, InvalidArgument, NoSuchActor
 from iriscw.checkpoint.drivers.loading import REPOSITORY, TIER_NAME, NoSuchTier, named_tier
 from iriscw.checkpoint.selecting import read_selector
 from iriscw.controller.checkpoint_labels import MAX_USER_LABELS, task_labels, without_gpus
-from iriscw.controller.doors.access import JOB_ID, Access
+from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.agents import AgentBoard
 from iriscw.controller.doors.forgetting import forget_node
+from iriscw.controller.doors.lookup import JOB_ID
 from iriscw.controller.doors.rules import NODE_RULES
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.errors import JobUnavailable

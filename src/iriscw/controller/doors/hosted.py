@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 
 import attrs
 
-from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.access import EVERYTHING, Access
 from iriscw.controller.doors.rules import HOSTED_RULES
 from iriscw.controller.events import EventHub
 from iriscw.controller.tokens import ControllerTokens
@@ -27,19 +27,23 @@ from iriscw.jobs.messages import JobView
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied
 from iriscw.rpc.rules import ServicePart
-from iriscw.rpc.tokens import Principal, Role, call_key
-
-_EVERYTHING = Principal(Role.LOCAL)
+from iriscw.rpc.tokens import call_key
 
 
 @attrs.define
 class HostedStatistics:
-    """Calls of WatchHostedActor since the start; ``watching`` is of now."""
+    """Calls of WatchHostedActor and ResolveActors since the start; ``watching`` and ``waiting`` are of now."""
 
     watching: int = 0
     watches: int = 0
     refused: int = 0
-    """Those whose capability was another job's, or nobody's."""
+    """Those who may not see the job and whose capability was not its, or who asked for names of another namespace."""
+    resolved: int = 0
+    """Names that were found."""
+    unknown: int = 0
+    """Names that nobody had, and were not waited for."""
+    waiting: int = 0
+    """Calls that wait for somebody to have a name."""
 
 
 class HostedDoor(ServicePart, v1.ControllerServiceBase):
@@ -57,25 +61,25 @@ class HostedDoor(ServicePart, v1.ControllerServiceBase):
         self._access = access
         self._hub = hub
         self._tokens = tokens
-        self._figures = HostedStatistics()
+        self.figures = HostedStatistics()
 
     def statistics(self) -> HostedStatistics:
         """Return figures of now."""
-        return attrs.evolve(self._figures)
+        return attrs.evolve(self.figures)
 
     async def watch_hosted_actor(self, message: v1.WatchHostedActorRequest) -> AsyncIterator[v1.HostedActorUpdate]:
         """Yield where the actor of a job is, and each change, to the end."""
         view = await self._view(message)
         if view.spec.replicas != 1 or ACTOR_PORT not in view.spec.ports:
             raise NotHosted(f"{view.job_id} hosts no actor: that takes one task with a port {ACTOR_PORT!r}")
-        self._figures.watches += 1
-        self._figures.watching += 1
+        self.figures.watches += 1
+        self.figures.watching += 1
         ref = v1.JobRef(job_id=view.job_id, job_uid=view.uid)
         last: v1.HostedActorUpdate | None = None
         try:
             with self._hub.subscribed(view.job_id) as events:
                 while True:
-                    update = await self._update(await self._access.view(ref, _EVERYTHING))
+                    update = await self._update(await self._access.view(ref, EVERYTHING))
                     if update != last:
                         last = update
                         yield update
@@ -83,18 +87,15 @@ class HostedDoor(ServicePart, v1.ControllerServiceBase):
                         return
                     await events.wait()
         finally:
-            self._figures.watching -= 1
+            self.figures.watching -= 1
 
     async def _view(self, message: v1.WatchHostedActorRequest) -> JobView:
         principal = await self._access.client()
-        if not message.capability:
-            return await self._access.view(message.job, principal)
-        uid = self._tokens.callable_job(message.capability)
-        view = await self._access.view(message.job, _EVERYTHING) if uid else None
-        if view is None or view.uid != uid:
-            self._figures.refused += 1
-            raise PermissionDenied("the handle's capability is not of this actor")
-        return view
+        try:
+            return await self._access.view_with(message.capability, self._tokens, message.job, principal)
+        except PermissionDenied:
+            self.figures.refused += 1
+            raise
 
     async def _update(self, view: JobView) -> v1.HostedActorUpdate:
         page: EndpointPage = await self._access.ask(f"/jobs/{view.job_id}", ListEndpoints(0, 1))

@@ -30,7 +30,7 @@ CLIENT_RULES: MethodRules = {
     "GetJob": MethodRule(roles=_CLIENTS, does="look at jobs"),
     "ListJobs": MethodRule(roles=_ADMINS, does="list the jobs"),
     "ListTasks": MethodRule(roles=_CLIENTS, does="look at the tasks of jobs"),
-    "TerminateJob": MethodRule(roles=_ADMINS, does="end jobs"),
+    "TerminateJob": MethodRule(roles=_CLIENTS, does="end jobs"),
     "WatchJob": MethodRule(roles=_CLIENTS, does="wait for jobs"),
     "WatchEndpoints": MethodRule(roles=_CLIENTS, does="look where jobs listen"),
     # Cursors of 4 parts and some 30 bytes each: of 2,400 attempts.
@@ -53,6 +53,10 @@ CLUSTER_RULES: MethodRules = {
 
 HOSTED_RULES: MethodRules = {
     "WatchHostedActor": MethodRule(roles=_CLIENTS, does="call hosted actors"),
+}
+
+NAMES_RULES: MethodRules = {
+    "ResolveActors": MethodRule(roles=_CLIENTS, does="find hosted actors"),
 }
 
 COMMAND_RULES: MethodRules = {

@@ -56,6 +56,7 @@ class JobsParts(Parts):
             images=settings.has_task_images(config),
             pythons=settings.pythons(config, context.fleet, started_here=context.platform.leftovers is not None),
             switchboard=context.workers,
+            tokens=context.tokens,
         )
         self.sweep = JobSweep(access, stores.logs, stores.results, limits.finished, confirm)
         cache = context.platform.leftovers

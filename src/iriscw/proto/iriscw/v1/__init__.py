@@ -167,6 +167,8 @@ __all__ = (
     "RemoveCheckpointResponse",
     "ReopenPoolRequest",
     "ReopenPoolResponse",
+    "ResolveActorsRequest",
+    "ResolvedActor",
     "RestoreCheckpointRequest",
     "RestoreContainerRequest",
     "RestoreRequest",
@@ -4131,6 +4133,58 @@ default_message_pool.register_message("iriscw.v1", "ReopenPoolResponse", ReopenP
 
 
 @dataclass(eq=False, repr=False)
+class ResolveActorsRequest(betterproto2.Message):
+    job: "JobRef | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    In whose namespace a name is looked for. Absent: in the caller's own, of a caller that is no job at the top.
+    """
+
+    name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    A name, or a path: /NAME, /TOP/NAME. Empty: all that there are now.
+    """
+
+    wait: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    Wait until there is a job of this name.
+    """
+
+    any_job: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    Any job will do, also one that hosts no actor: the caller looks for its endpoints.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "ResolveActorsRequest", ResolveActorsRequest)
+
+
+@dataclass(eq=False, repr=False)
+class ResolvedActor(betterproto2.Message):
+    """
+    A hosted actor, or another job, that has not ended.
+    """
+
+    job_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    job_uid: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    name: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    namespace: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    The id of the job at the top of its parents.
+    """
+
+    capability: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    As of HostedActorUpdate; also for WatchEndpoints.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "ResolvedActor", ResolvedActor)
+
+
+@dataclass(eq=False, repr=False)
 class RestoreCheckpointRequest(betterproto2.Message):
     idempotency_key: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -5030,6 +5084,11 @@ class WatchEndpointsRequest(betterproto2.Message):
     Go on until the job's end; otherwise end with what there is.
     """
 
+    capability: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    As of ResolvedActor: lets a task in that the job is no kin of.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "WatchEndpointsRequest", WatchEndpointsRequest)
 
@@ -5364,6 +5423,28 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
             "/iriscw.v1.ControllerService/WatchHostedActor",
             message,
             HostedActorUpdate,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
+    async def resolve_actors(
+        self,
+        message: "ResolveActorsRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[ResolvedActor]":
+        """
+        Which hosted actors have names in a namespace. Of one name that is one answer, or an error; without a name all.
+        """
+
+        async for response in self._unary_stream(
+            "/iriscw.v1.ControllerService/ResolveActors",
+            message,
+            ResolvedActor,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -6339,6 +6420,14 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
         yield HostedActorUpdate()
 
+    async def resolve_actors(self, message: "ResolveActorsRequest") -> "AsyncIterator[ResolvedActor]":
+        """
+        Which hosted actors have names in a namespace. Of one name that is one answer, or an error; without a name all.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield ResolvedActor()
+
     async def fetch_logs(self, message: "FetchLogsRequest") -> "AsyncIterator[LogBatch]":
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -6551,6 +6640,15 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
             request,
         )
 
+    async def __rpc_resolve_actors(self, stream: "grpclib.server.Stream[ResolveActorsRequest, ResolvedActor]") -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        await self._call_rpc_handler_server_stream(
+            self.resolve_actors,
+            stream,
+            request,
+        )
+
     async def __rpc_fetch_logs(self, stream: "grpclib.server.Stream[FetchLogsRequest, LogBatch]") -> None:
         request = await stream.recv_message()
         assert request is not None
@@ -6758,6 +6856,12 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_STREAM,
                 WatchHostedActorRequest,
                 HostedActorUpdate,
+            ),
+            "/iriscw.v1.ControllerService/ResolveActors": grpclib.const.Handler(
+                self.__rpc_resolve_actors,
+                grpclib.const.Cardinality.UNARY_STREAM,
+                ResolveActorsRequest,
+                ResolvedActor,
             ),
             "/iriscw.v1.ControllerService/FetchLogs": grpclib.const.Handler(
                 self.__rpc_fetch_logs,
