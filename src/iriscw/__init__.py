@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from iriscw.client.errors import (
         JobFailed as JobFailed,
+        TaskFailed as TaskFailed,
         WaitTimeout as WaitTimeout,
     )
     from iriscw.client.job import (
@@ -121,6 +122,7 @@ __all__ = [
     "SliceStatus",
     "Suspension",
     "TaskContext",
+    "TaskFailed",
     "TaskState",
     "TaskStatus",
     "TaskSuspension",
@@ -169,6 +171,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "Resources": "iriscw.resources",
     "SliceStatus": "iriscw.client.model",
     "Suspension": "iriscw.jobs.model",
+    "TaskFailed": "iriscw.client.errors",
     "TaskContext": "iriscw.task.context",
     "TaskState": "iriscw.jobs.model",
     "TaskStatus": "iriscw.client.model",

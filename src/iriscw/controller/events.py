@@ -23,6 +23,7 @@ import attrs
 
 from iriscw.jobs.meeting.messages import EndpointsChanged
 from iriscw.jobs.messages import JobChanged, TaskChanged
+from iriscw.jobs.model import JOB_TERMINAL, TASK_TERMINAL
 from iriscw.jobs.suspension.messages import SuspensionChanged
 from iriscw.nodes.messages import NodeChanged, OrderChanged
 
@@ -55,6 +56,32 @@ class Subscription:
         self._event = anyio.Event()
 
 
+class TaskEnds(Subscription):
+    """The ends of a job's tasks, for one who waits for them; those of one task if there is an ``only``."""
+
+    def __init__(self, only: int | None = None) -> None:
+        super().__init__()
+        self._only = only
+        self._news: dict[int, TaskChanged] = {}
+        self.over = False
+        """Whether the job is over. Look before :meth:`take`: no task ends after its job."""
+
+    def note(self, event: JobChanged | TaskChanged) -> None:
+        """Take an event of the job."""
+        if isinstance(event, TaskChanged):
+            if event.state in TASK_TERMINAL and self._only in (None, event.index):
+                self._news[event.index] = event
+                self.ring()
+        elif event.state in JOB_TERMINAL:
+            self.over = True
+            self.ring()
+
+    def take(self) -> tuple[TaskChanged, ...]:
+        """Return the ends since this was asked last."""
+        news, self._news = tuple(self._news.values()), {}
+        return news
+
+
 @attrs.frozen
 class CheckpointDropped:
     """A checkpoint of a suspended attempt was removed: what else was kept for it can go."""
@@ -73,12 +100,16 @@ class EventHub:
         self._report = report
         self._versions: collections.OrderedDict[str, int] = collections.OrderedDict()
         self._subscribed: dict[str, dict[Subscription, None]] = {}
+        self._ends: dict[str, dict[TaskEnds, None]] = {}
         self.job_changes: collections.Counter[str] = collections.Counter()
         """Events by the state that they announce."""
         self.task_changes: collections.Counter[str] = collections.Counter()
 
     def publish(self, event: Any) -> None:
         """Take one event from the runtime."""
+        if isinstance(event, JobChanged | TaskChanged):
+            for ends in self._ends.get(event.job_id, ()):
+                ends.note(event)
         if isinstance(event, JobChanged):
             self.job_changes[event.state.value] += 1
             self._changed(event.job_id)
@@ -125,3 +156,16 @@ class EventHub:
             del waiting[subscription]
             if not waiting:
                 del self._subscribed[job_id]
+
+    @contextlib.contextmanager
+    def ends(self, job_id: str, only: int | None = None) -> Iterator[TaskEnds]:
+        """Be told of the ends of a job's tasks while the block lasts; with ``only`` of that task's."""
+        subscription = TaskEnds(only)
+        self._ends.setdefault(job_id, {})[subscription] = None
+        try:
+            yield subscription
+        finally:
+            waiting = self._ends[job_id]
+            del waiting[subscription]
+            if not waiting:
+                del self._ends[job_id]

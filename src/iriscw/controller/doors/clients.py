@@ -309,18 +309,28 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
                 yield batch
 
     async def get_results(self, message: v1.GetResultsRequest) -> AsyncIterator[v1.ResultPart]:
-        """Yield what the tasks returned, once the job is over."""
+        """Yield what the tasks returned, once the job is over; or as they end, or what one task did."""
         principal = await self._access.client()
         view = await self._access.view(message.job, principal)
-        ref = v1.JobRef(job_id=view.job_id, job_uid=view.uid)
-        with self._hub.subscribed(view.job_id) as events:
-            while (await self._access.view(ref, principal)).state not in JOB_TERMINAL:
-                await events.wait()
+        job_id, store, only = view.job_id, self._stores.results, message.task_index
+        ref = v1.JobRef(job_id=job_id, job_uid=view.uid)
+        if only is not None and not 0 <= only < view.spec.replicas:
+            raise InvalidArgument(f"{job_id} has no task {only}")
 
         async def ask(question: ListTasks) -> TaskPage:
-            return await self._tasks(view.job_id, question)
+            return await self._tasks(job_id, question)
 
-        async with aclosing(reading.results(self._stores.results, view.job_id, ask)) as parts:
+        async def is_over() -> bool:
+            return (await self._access.view(ref, principal)).state in JOB_TERMINAL
+
+        if only is not None or message.as_they_come:
+            found = reading.results_as_tasks_end(store, self._hub, job_id, ask, is_over, only)
+        else:
+            found = reading.results(store, job_id, ask)
+            with self._hub.subscribed(job_id) as events:
+                while not await is_over():
+                    await events.wait()
+        async with aclosing(found) as parts:
             async for part in parts:
                 yield part
 

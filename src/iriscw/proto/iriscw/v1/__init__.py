@@ -2828,6 +2828,16 @@ default_message_pool.register_message("iriscw.v1", "GetJobRequest", GetJobReques
 class GetResultsRequest(betterproto2.Message):
     job: "JobRef | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
+    task_index: "int | None" = betterproto2.field(2, betterproto2.TYPE_INT32, optional=True)
+    """
+    Only this task's, as soon as the task is over. Controllers of earlier versions give all, at the job's end.
+    """
+
+    as_they_come: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    As tasks succeed, in that order, up to the job's end. Controllers of earlier versions wait for the job's end.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "GetResultsRequest", GetResultsRequest)
 
@@ -5422,7 +5432,7 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "AsyncIterator[ResultPart]":
         """
-        Return values of callables, in task order. Waits for the job's end.
+        Return values of callables. Waits for the job's end, and gives them in task order then, unless it is asked otherwise.
         """
 
         async for response in self._unary_stream(
@@ -6356,7 +6366,7 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
 
     async def get_results(self, message: "GetResultsRequest") -> "AsyncIterator[ResultPart]":
         """
-        Return values of callables, in task order. Waits for the job's end.
+        Return values of callables. Waits for the job's end, and gives them in task order then, unless it is asked otherwise.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
