@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         OrderStatus as OrderStatus,
         PeerAddress as PeerAddress,
         PoolStatus as PoolStatus,
+        ProgressStatus as ProgressStatus,
         SliceStatus as SliceStatus,
         TaskStatus as TaskStatus,
         TaskSuspension as TaskSuspension,
@@ -89,6 +90,9 @@ if TYPE_CHECKING:
         TaskContext as TaskContext,
         context as context,
     )
+    from iriscw.task.progress import (
+        progress as progress,
+    )
 
 __all__ = [
     "ActorFuture",
@@ -118,6 +122,7 @@ __all__ = [
     "OrderStatus",
     "PeerAddress",
     "PoolStatus",
+    "ProgressStatus",
     "Resources",
     "SliceStatus",
     "Suspension",
@@ -136,6 +141,7 @@ __all__ = [
     "errors",
     "fray",
     "load_config",
+    "progress",
     "runtime",
     "testing",
 ]
@@ -167,6 +173,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "NodeStatus": "iriscw.client.model",
     "OrderStatus": "iriscw.client.model",
     "PeerAddress": "iriscw.client.model",
+    "ProgressStatus": "iriscw.client.model",
     "PoolStatus": "iriscw.client.model",
     "Resources": "iriscw.resources",
     "SliceStatus": "iriscw.client.model",
@@ -183,6 +190,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "connect": "iriscw.client.client",
     "connect_kubernetes": "iriscw.kubernetes",
     "context": "iriscw.task.context",
+    "progress": "iriscw.task.progress",
     "load_config": "iriscw.config.load",
     "errors": "iriscw.errors",
     "fray": "iriscw.fray",

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from iriscw.cli.attempts import describe, fields
+from iriscw.cli.attempts import describe, fields, progress_text
 from iriscw.cli.connection import connection_options, find_job, job_named, with_client
 from iriscw.cli.following import follow, write_logs
 from iriscw.cli.kinds import StateType
@@ -83,6 +83,7 @@ def jobs(
                 "NAME": lambda job: job.name,
                 "STATE": lambda job: job.shown_state,
                 "TASKS": tasks_text,
+                **({"PROGRESS": lambda job: progress_text(job.progress)} if any(job.progress for job in found) else {}),
                 "AGE": lambda job: age(job.submitted_at_ms, now_ms),
                 "REASON": lambda job: job.reason,
             },

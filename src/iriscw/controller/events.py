@@ -21,6 +21,7 @@ from typing import Any
 import anyio
 import attrs
 
+from iriscw.controller.progress import ProgressBoard
 from iriscw.jobs.meeting.messages import EndpointsChanged
 from iriscw.jobs.messages import JobChanged, TaskChanged
 from iriscw.jobs.model import JOB_TERMINAL, TASK_TERMINAL
@@ -101,6 +102,8 @@ class EventHub:
         self._versions: collections.OrderedDict[str, int] = collections.OrderedDict()
         self._subscribed: dict[str, dict[Subscription, None]] = {}
         self._ends: dict[str, dict[TaskEnds, None]] = {}
+        self.progress = ProgressBoard(self._changed)
+        """How far tasks are; who watches a job is rung when that changes."""
         self.job_changes: collections.Counter[str] = collections.Counter()
         """Events by the state that they announce."""
         self.task_changes: collections.Counter[str] = collections.Counter()
@@ -108,6 +111,7 @@ class EventHub:
     def publish(self, event: Any) -> None:
         """Take one event from the runtime."""
         if isinstance(event, JobChanged | TaskChanged):
+            self.progress.note(event)
             for ends in self._ends.get(event.job_id, ()):
                 ends.note(event)
         if isinstance(event, JobChanged):

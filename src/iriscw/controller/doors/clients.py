@@ -100,7 +100,7 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         self._access = access
         self._stores = stores
         self._hub = hub
-        self._pages = JobPages()
+        self._pages = JobPages(hub.progress.of_job)
 
     # Jobs
 
@@ -179,7 +179,8 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         except ObjectNotFound:
             name = ""
         known = self._hub.version(view.job_id) if version is None else version
-        return wire.job_status(view, version=known, entrypoint=name)
+        progress = self._hub.progress.of_job(view.job_id)
+        return wire.job_status(view, version=known, entrypoint=name, progress=progress)
 
     async def list_jobs(self, message: v1.ListJobsRequest) -> v1.ListJobsResponse:
         """Return a page of jobs, latest first."""
@@ -234,7 +235,8 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
                 room -= wire.said_chars(row)
                 if room < 0 and rows:
                     return v1.ListTasksResponse(tasks=rows, next_page_token=str(row.index))
-                rows.append(wire.task_status(view.job_id, row, page.pending_reason))
+                progress = self._hub.progress.of_task(view.job_id, row.index, row.uid)
+                rows.append(wire.task_status(view.job_id, row, page.pending_reason, progress))
         return v1.ListTasksResponse(tasks=rows, next_page_token=str(start) if start >= 0 else "")
 
     async def _tasks(self, job_id: str, question: ListTasks) -> TaskPage:

@@ -7,6 +7,9 @@ not take waits in the file.
 
 An acknowledgement names the end of what the store holds. One behind what was acknowledged before says that the store
 lost bytes, one beyond what was sent that it had them already: both times sending goes on from there.
+
+How far a task says that it is (:mod:`iriscw.task.progress`) is sent beside that: the latest, once per stream and when
+it changes, and neither acknowledged nor sent again.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from iriscw._errors import OperationError
 from iriscw.jobs.model import Observation
 from iriscw.jobs.traits import Fault
 from iriscw.proto.iriscw import v1
+from iriscw.task.environment import PRIVATE_FOLDER, WORK_FOLDER
+from iriscw.task.progress import INTERVAL_S, read_progress
 from iriscw.worker.drivers.desk import DeskEntry, result_facts, unreadable
 from iriscw.worker.inotify import FileWatch, Growth
 from iriscw.worker.ports import ResultUnreadable
@@ -37,6 +42,9 @@ CHUNK_BYTES = 256 << 10
 """The largest piece, as the protocol says."""
 
 DEFAULT_WINDOW_BYTES = 1 << 20
+PROGRESS_EVERY_S = INTERVAL_S
+"""Between two reports of one attempt, whatever its program writes."""
+
 STALLED_S = 30.0
 """How long an end waits for a log that the controller does not acknowledge: it may not want it any more."""
 
@@ -128,6 +136,7 @@ class Shipping:
         shipment = Shipment(uid, held, self._window_bytes, held.log_acked, held.result_acked)
         self._shipments[uid] = shipment
         self._tasks.start_soon(self._ship, shipment, name=f"shipment of {uid}")
+        self._tasks.start_soon(self._tell_progress, shipment, name=f"progress of {uid}")
 
     def log_ack(self, uid: str, offset: int) -> None:
         """Pass an acknowledgement on."""
@@ -225,6 +234,30 @@ class Shipping:
                 return
             else:
                 await _first(growth.wait, held.ended.wait, moved.wait)
+
+    async def _tell_progress(self, shipment: Shipment) -> None:
+        """Tell how far an attempt is, whenever it says so, until it has ended."""
+        held, folder = shipment.held, shipment.held.running.stdout.parent
+        work, told = folder / WORK_FOLDER, None
+        try:
+            with self._watch.watching(work / PRIVATE_FOLDER, arrivals=True) as arrivals:
+                while not shipment.over:
+                    arrivals.rearm()
+                    ended = held.ended.is_set()  # looked at before reading: what was said before it is read below
+                    said = await anyio.to_thread.run_sync(read_progress, folder, work)
+                    if said is not None and said != told:
+                        told = said
+                        progress = v1.Progress(**attrs.asdict(said))
+                        report = v1.ProgressReport(attempt_uid=shipment.uid, progress=progress)
+                        await self._send(v1.WorkerMessage(progress=report))
+                        with anyio.move_on_after(PROGRESS_EVERY_S):
+                            await _first(held.ended.wait, shipment.acked.wait)
+                    if ended:
+                        return
+                    await _first(arrivals.wait, held.ended.wait, shipment.acked.wait)  # finish() sets the latter
+        except OSError as error:
+            if error.errno not in _NOT_A_LOG:  # else the program has removed the folder
+                log.warning("the progress of attempt %s cannot be told: %s", shipment.uid, error)
 
     async def _ship_result(self, shipment: Shipment, result: bytes) -> None:
         while not shipment.over and shipment.result_sent < len(result):

@@ -159,6 +159,8 @@ __all__ = (
     "ProcessExit",
     "ProcessNumbers",
     "ProcessRef",
+    "Progress",
+    "ProgressReport",
     "PutBundleRequest",
     "PutBundleResponse",
     "RefusalReason",
@@ -3108,6 +3110,12 @@ class JobStatus(betterproto2.Message):
     Tasks that are on no worker, as their state lies in a checkpoint. Their state is what it was.
     """
 
+    progress: "Progress | None" = betterproto2.field(20, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Of its tasks together, as far as they tell, with the text of the one that told last; total 0: one does not know its own.
+    Absent: none tells, or the job is over.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "JobStatus", JobStatus)
 
@@ -4055,6 +4063,46 @@ default_message_pool.register_message("iriscw.v1", "ProcessRef", ProcessRef)
 
 
 @dataclass(eq=False, repr=False)
+class Progress(betterproto2.Message):
+    """
+    How far a task is, in its own words. Volatile: nothing of it is kept on a disk of the controller's.
+    """
+
+    done_milli: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+    """
+    In thousandths of whatever the task counts.
+    """
+
+    total_milli: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    0: not known.
+    """
+
+    text: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    At most 200 characters.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "Progress", Progress)
+
+
+@dataclass(eq=False, repr=False)
+class ProgressReport(betterproto2.Message):
+    """
+    How far a running attempt is. Sent at most twice a second for each, and once on each stream; the latest counts.
+    Controllers of earlier versions pass over it.
+    """
+
+    attempt_uid: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    progress: "Progress | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+
+
+default_message_pool.register_message("iriscw.v1", "ProgressReport", ProgressReport)
+
+
+@dataclass(eq=False, repr=False)
 class PutBundleRequest(betterproto2.Message):
     """
     A header, then the bytes in order. At most 256 KiB of data each.
@@ -4841,6 +4889,11 @@ class TaskStatus(betterproto2.Message):
     Not there while it is not suspended, and nobody is about to.
     """
 
+    progress: "Progress | None" = betterproto2.field(10, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Of its latest attempt. Absent: it tells nothing, or the job is over.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "TaskStatus", TaskStatus)
 
@@ -5162,6 +5215,8 @@ class WorkerMessage(betterproto2.Message):
     result: "ResultChunk | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True, group="message")
 
     goodbye: "Goodbye | None" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, optional=True, group="message")
+
+    progress: "ProgressReport | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True, group="message")
 
 
 default_message_pool.register_message("iriscw.v1", "WorkerMessage", WorkerMessage)
