@@ -32,6 +32,9 @@ MAX_VERSIONS = 20_000
 """Jobs whose version is kept: twice what one controller takes. A forgotten one continues at the highest forgotten."""
 
 
+ALL_JOBS = "jobs"
+"""By what name news of any job is waited for."""
+
 ALL_NODES = "nodes"
 """By what name news of any node is waited for."""
 
@@ -50,6 +53,11 @@ class Subscription:
     def ring(self) -> None:
         """Wake the waiter, now or when it next waits."""
         self._event.set()
+
+    @property
+    def rung(self) -> bool:
+        """Whether :meth:`wait` would return at once."""
+        return self._event.is_set()
 
     async def wait(self) -> None:
         """Sleep until rung. Look at the state *after* this returns: one ring may stand for many changes."""
@@ -102,7 +110,7 @@ class EventHub:
         self._versions: collections.OrderedDict[str, int] = collections.OrderedDict()
         self._subscribed: dict[str, dict[Subscription, None]] = {}
         self._ends: dict[str, dict[TaskEnds, None]] = {}
-        self.progress = ProgressBoard(self._changed)
+        self.progress = ProgressBoard(self._job_changed)
         """How far tasks are; who watches a job is rung when that changes."""
         self.job_changes: collections.Counter[str] = collections.Counter()
         """Events by the state that they announce."""
@@ -116,12 +124,12 @@ class EventHub:
                 ends.note(event)
         if isinstance(event, JobChanged):
             self.job_changes[event.state.value] += 1
-            self._changed(event.job_id)
+            self._job_changed(event.job_id)
         elif isinstance(event, TaskChanged):
             self.task_changes[event.state.value] += 1
-            self._changed(event.job_id)
+            self._job_changed(event.job_id)
         elif isinstance(event, SuspensionChanged):
-            self._changed(event.job_id)
+            self._job_changed(event.job_id)
         elif isinstance(event, EndpointsChanged):
             self.ring(event.job_id)
         elif isinstance(event, OrderChanged):
@@ -130,6 +138,10 @@ class EventHub:
             self.ring(node_key(event.node))
             self.ring(ALL_NODES)
         self._report(event)
+
+    def _job_changed(self, job_id: str) -> None:
+        self._changed(job_id)
+        self.ring(ALL_JOBS)
 
     def _changed(self, job_id: str) -> None:
         self._versions[job_id] = self.version(job_id) + 1

@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, nullcontext
 
+import anyio
 import anyio.lowlevel
 
 from iriscw._errors import InvalidArgument, OperationError
@@ -23,7 +24,7 @@ from iriscw.controller.doors.listing import JobPages, page_size
 from iriscw.controller.doors.rules import CLIENT_RULES
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
-from iriscw.controller.events import EventHub
+from iriscw.controller.events import ALL_JOBS, EventHub
 from iriscw.controller.stores.payloads import display_name
 from iriscw.controller.stores.stores import Stores
 from iriscw.controller.waiting import WaitingReasons, steady
@@ -63,6 +64,9 @@ MAX_EXPLAIN_ASKS = 8
 
 UNEXPLAINED = "waits for a worker; asking for this job alone says why"
 """Of a job beyond these."""
+
+LISTED_AFTER_S = 1.2
+"""After a change, until a listing has certainly heard of it: jobs tell of their tasks once a second."""
 
 _INDEX = re.compile(r"\d{1,6}")
 
@@ -277,6 +281,21 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
                             why = found
                             yield await self._status(replace(view, pending_reason=why), version)
                         await events.wait()
+
+    async def watch_jobs(self, message: v1.WatchJobsRequest) -> AsyncIterator[v1.JobsChange]:
+        """Yield now, and whenever a listing may show something new; once more when that had time to come there."""
+        self._access.admin()
+        behind = True
+        with self._hub.subscribed(ALL_JOBS) as events:
+            while True:
+                yield v1.JobsChange()
+                if behind:  # an event tells when something changes, and none when listings have heard of it
+                    await anyio.sleep(LISTED_AFTER_S)
+                    behind = events.rung
+                else:
+                    behind = True
+                if behind:
+                    await events.wait()
 
     async def watch_endpoints(self, message: v1.WatchEndpointsRequest) -> AsyncIterator[v1.EndpointsUpdate]:
         """Yield where a job's tasks are reached, and each change, to the end."""

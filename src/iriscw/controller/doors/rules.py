@@ -29,6 +29,7 @@ CLIENT_RULES: MethodRules = {
     "SubmitJob": MethodRule(roles=_CLIENTS, does="submit jobs", request=Bounds(max_bytes=5 * MIB, max_parts=10_000)),
     "GetJob": MethodRule(roles=_CLIENTS, does="look at jobs"),
     "ListJobs": MethodRule(roles=_ADMINS, does="list the jobs"),
+    "WatchJobs": MethodRule(roles=_ADMINS, does="watch the jobs"),
     "ListTasks": MethodRule(roles=_CLIENTS, does="look at the tasks of jobs"),
     "TerminateJob": MethodRule(roles=_ADMINS, does="end jobs"),
     "WatchJob": MethodRule(roles=_CLIENTS, does="wait for jobs"),

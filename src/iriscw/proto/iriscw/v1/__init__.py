@@ -102,6 +102,7 @@ __all__ = (
     "JobRef",
     "JobState",
     "JobStatus",
+    "JobsChange",
     "ListActorsRequest",
     "ListActorsResponse",
     "ListCheckpointsRequest",
@@ -212,6 +213,7 @@ __all__ = (
     "WatchEndpointsRequest",
     "WatchHostedActorRequest",
     "WatchJobRequest",
+    "WatchJobsRequest",
     "WatchOperationRequest",
     "WatchOrderRequest",
     "Welcome",
@@ -3050,6 +3052,14 @@ default_message_pool.register_message("iriscw.v1", "JobRef", JobRef)
 
 
 @dataclass(eq=False, repr=False)
+class JobsChange(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message("iriscw.v1", "JobsChange", JobsChange)
+
+
+@dataclass(eq=False, repr=False)
 class JobStatus(betterproto2.Message):
     job_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -5129,6 +5139,14 @@ default_message_pool.register_message("iriscw.v1", "WatchJobRequest", WatchJobRe
 
 
 @dataclass(eq=False, repr=False)
+class WatchJobsRequest(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message("iriscw.v1", "WatchJobsRequest", WatchJobsRequest)
+
+
+@dataclass(eq=False, repr=False)
 class WatchOperationRequest(betterproto2.Message):
     operation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -5385,6 +5403,32 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
             "/iriscw.v1.ControllerService/WatchJob",
             message,
             JobStatus,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
+    async def watch_jobs(
+        self,
+        message: "WatchJobsRequest | None" = None,
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[JobsChange]":
+        """
+        A message at once, and one whenever a listing of the jobs may show something new: at most one a second or so. What is
+        new is asked for with ListJobs.
+        """
+
+        if message is None:
+            message = WatchJobsRequest()
+
+        async for response in self._unary_stream(
+            "/iriscw.v1.ControllerService/WatchJobs",
+            message,
+            JobsChange,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -6388,6 +6432,15 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
         yield JobStatus()
 
+    async def watch_jobs(self, message: "WatchJobsRequest") -> "AsyncIterator[JobsChange]":
+        """
+        A message at once, and one whenever a listing of the jobs may show something new: at most one a second or so. What is
+        new is asked for with ListJobs.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield JobsChange()
+
     async def watch_endpoints(self, message: "WatchEndpointsRequest") -> "AsyncIterator[EndpointsUpdate]":
         """
         Where the running tasks of a job are reached, and what changes of that.
@@ -6590,6 +6643,15 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         assert request is not None
         await self._call_rpc_handler_server_stream(
             self.watch_job,
+            stream,
+            request,
+        )
+
+    async def __rpc_watch_jobs(self, stream: "grpclib.server.Stream[WatchJobsRequest, JobsChange]") -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        await self._call_rpc_handler_server_stream(
+            self.watch_jobs,
             stream,
             request,
         )
@@ -6811,6 +6873,12 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_STREAM,
                 WatchJobRequest,
                 JobStatus,
+            ),
+            "/iriscw.v1.ControllerService/WatchJobs": grpclib.const.Handler(
+                self.__rpc_watch_jobs,
+                grpclib.const.Cardinality.UNARY_STREAM,
+                WatchJobsRequest,
+                JobsChange,
             ),
             "/iriscw.v1.ControllerService/WatchEndpoints": grpclib.const.Handler(
                 self.__rpc_watch_endpoints,
