@@ -1,8 +1,8 @@
 """A training that is tried again when it fails, and goes on from what it saved itself.
 
 `python retry_training.py` runs it on a cluster on this machine. The first attempt dies in the middle; the second one
-begins where the last file says, not at the start. An attempt's own folder goes with it, so the files are elsewhere: on a
-shared file system, or in an object store.
+begins where the last file says, not at the start. An attempt's own folder goes with it, so the files are elsewhere: on
+a shared file system, or in an object store.
 
 A program that saves nothing can be helped where workers have CRIU: `checkpoint_every=600, retry_from_checkpoint=True`
 in `submit` has its whole process saved every ten minutes, and a retry go on from that.

@@ -28,7 +28,6 @@ from iriscw.files import read_bounded, write_atomic
 from iriscw.task.environment import PAYLOAD_FILE, PRIVATE_FOLDER, RESULT_FILE
 from iriscw.task.framing import HEADER_BYTES
 from iriscw.task.payload import MAX_PAYLOAD_BYTES, load_payload
-from iriscw.task.progress import flush
 from iriscw.task.result import encode_exception, encode_value
 from iriscw.task.sources import without_ours
 
@@ -51,7 +50,6 @@ def main() -> int:
     sys.path.insert(0, workdir)
     folder = Path(workdir) / PRIVATE_FOLDER
     code, result = _run(folder)
-    flush()
     try:
         write_atomic(folder / RESULT_FILE, result)
     except OSError as error:

@@ -6,6 +6,7 @@ change and passes it on; nothing waits for anybody, and nothing of it is kept on
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import math
@@ -168,6 +169,7 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+atexit.register(flush)
 
 
 def read_progress(attempt: Path, work: Path) -> TaskProgress | None:
