@@ -58,6 +58,7 @@ async def test_each_task_gets_its_own_item(client, controller):
     for index in (0, 7, 299):
         with task(index):
             assert call() == index + 100
+    assert [each.__name__ for each in call.function.shared] == ["Point"], "each task unpickles its own item alone"
     assert type(call.function.item(3)) is type(call.function.item(4)), "one class, however many items"
     await client.map(later, [Point(5)], name="other")
     with task(0):

@@ -105,8 +105,13 @@ def test_long_texts_and_links(work, tmp_path):
     file.write_text('[1, 2, "\\ud800"]')
     assert said(work) is None, "half a letter, which no message can hold"
     file.unlink()
-    (tmp_path / "other").write_text('[1, 2, "secret"]')
-    file.symlink_to(tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "progress").write_text('[1, 2, "secret"]')
+    file.symlink_to(tmp_path / "other" / "progress")
+    assert said(work) is None
+    file.unlink()
+    (work / ".iris").rmdir()
+    (work / ".iris").symlink_to(tmp_path / "other")
     assert said(work) is None
 
 
