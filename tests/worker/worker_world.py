@@ -58,6 +58,7 @@ class Controller(v1.WorkerServiceBase):
         self.history: list[v1.AttemptObserved] = []
         self.logs: dict[str, bytearray] = {}
         self.log_bytes: dict[str, int] = {}
+        self.told: list[v1.ProgressReport] = []
         self.keep_logs = True
         self.logs_at_end: dict[str, int] = {}
         self.results: dict[str, bytearray] = {}
@@ -180,6 +181,9 @@ class Controller(v1.WorkerServiceBase):
         elif message.goodbye is not None:
             self.goodbyes.append(message.goodbye.reason)
             outgoing.close()
+        elif message.progress is not None:
+            self.told.append(message.progress)
+            self._wake()
         elif message.log is not None:
             await self._take_log(message.log, outgoing)
         elif message.result is not None:
