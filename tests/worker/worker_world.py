@@ -144,6 +144,7 @@ class Controller(v1.WorkerServiceBase):
                             heartbeat_interval_ms=self.heartbeat_ms,
                             lease_ms=self.lease_ms,
                             window_bytes=self.window_bytes,
+                            progress_interval_ms=20,
                         )
                     )
                     for digest, content in self.specifications.items():
@@ -182,7 +183,7 @@ class Controller(v1.WorkerServiceBase):
             self.goodbyes.append(message.goodbye.reason)
             outgoing.close()
         elif message.progress is not None:
-            self.told.append(message.progress)
+            self.told += message.progress.reports
             self._wake()
         elif message.log is not None:
             await self._take_log(message.log, outgoing)

@@ -87,7 +87,7 @@ def _milli(name: str, value: object) -> int:
 def progress(done: float, total: float | None = None, text: str = "") -> None:
     """Say how far this task is; ``iriscw jobs``, ``iriscw job``, ``Job.tasks()`` and ``Job.watch()`` show it.
 
-    Call it as often as you like: it is told twice a second at most, the latest wins, and nobody is waited for. A task
+    Call it as often as you like: it is told once a second at most, the latest wins, and nobody is waited for. A task
     that is tried again begins with none. Outside of a task it does nothing.
 
     Args:

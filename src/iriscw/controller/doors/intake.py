@@ -94,16 +94,22 @@ class Intake:
         connection.strangers += 1
         return None
 
-    def take_progress(self, report: v1.ProgressReport, connection: WorkerConnection) -> None:
-        """Take how far an attempt says that it is.
+    def take_progress(self, sent: v1.ProgressReports, connection: WorkerConnection) -> None:
+        """Take how far attempts say that they are.
 
         Raises:
-            InvalidArgument: no task could have said so.
+            InvalidArgument: no task could have said so, or there are more attempts than a worker has.
         """
-        known = self._known(report.attempt_uid, connection)
-        if known is None or report.progress is None:
-            return
-        said = report.progress
+        if len(sent.reports) > MAX_HELD_ATTEMPTS:
+            raise InvalidArgument(f"a worker holds at most {MAX_HELD_ATTEMPTS} attempts")
+        for report in sent.reports:
+            self._take_report(report, connection)
+
+    def _take_report(self, report: v1.ProgressReport, connection: WorkerConnection) -> None:
+        uid, said = report.attempt_uid, report.progress
+        known = self._logs.attempt(uid)
+        if known is None or said is None or not self._held.owns(connection.key, uid):
+            return  # nothing to wonder at: it may have been told to forget the attempt while this was on its way
         if not all(0 <= each <= MAX_PROGRESS_MILLI for each in (said.done_milli, said.total_milli)):
             raise InvalidArgument(f"progress is from 0 to {MAX_PROGRESS_MILLI} thousandths")
         if len(said.text) > MAX_PROGRESS_CHARS:

@@ -107,7 +107,7 @@ WORKER_RULES: MethodRules = {
                 "log": CHUNK_BYTES + _ROOM_BYTES,
                 "result": CHUNK_BYTES + _ROOM_BYTES,
                 "goodbye": 16 * KIB,
-                "progress": 2 * _ROOM_BYTES,
+                "progress": MAX_HELD_ATTEMPTS * _ROOM_BYTES,
             },
         ),
     ),

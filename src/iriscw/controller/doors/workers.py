@@ -280,6 +280,7 @@ class WorkerDoor(v1.WorkerServiceBase):
             heartbeat_interval_ms=connection.heartbeat_ms,
             lease_ms=settings.lease_ms,
             window_bytes=settings.window_bytes,
+            progress_interval_ms=settings.heartbeats.progress_ms(len(self.switchboard)),
         )
 
     def _tell_fleet(self, connection: WorkerConnection, message: WorkerSeen | WorkerHungUp) -> None:

@@ -162,6 +162,7 @@ __all__ = (
     "ProcessRef",
     "Progress",
     "ProgressReport",
+    "ProgressReports",
     "PutBundleRequest",
     "PutBundleResponse",
     "RefusalReason",
@@ -4099,17 +4100,25 @@ default_message_pool.register_message("iriscw.v1", "Progress", Progress)
 
 @dataclass(eq=False, repr=False)
 class ProgressReport(betterproto2.Message):
-    """
-    How far a running attempt is. Sent at most twice a second for each, and once on each stream; the latest counts.
-    Controllers of earlier versions pass over it.
-    """
-
     attempt_uid: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     progress: "Progress | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
 
 
 default_message_pool.register_message("iriscw.v1", "ProgressReport", ProgressReport)
+
+
+@dataclass(eq=False, repr=False)
+class ProgressReports(betterproto2.Message):
+    """
+    How far attempts say that they are: those that have said something new, each with the latest. Sent as often as the
+    Welcome allows, and of all attempts once on each stream.
+    """
+
+    reports: "list[ProgressReport]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
+
+
+default_message_pool.register_message("iriscw.v1", "ProgressReports", ProgressReports)
 
 
 @dataclass(eq=False, repr=False)
@@ -5188,6 +5197,11 @@ class Welcome(betterproto2.Message):
     How many bytes of one attempt's log, or of its result, may be on the way without an ack.
     """
 
+    progress_interval_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
+    """
+    How long the worker waits between two ProgressReports; 0: the controller takes none.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "Welcome", Welcome)
 
@@ -5234,7 +5248,9 @@ class WorkerMessage(betterproto2.Message):
 
     goodbye: "Goodbye | None" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, optional=True, group="message")
 
-    progress: "ProgressReport | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True, group="message")
+    progress: "ProgressReports | None" = betterproto2.field(
+        8, betterproto2.TYPE_MESSAGE, optional=True, group="message"
+    )
 
 
 default_message_pool.register_message("iriscw.v1", "WorkerMessage", WorkerMessage)
