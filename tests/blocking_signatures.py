@@ -15,6 +15,7 @@ BLOCKING = SOURCE / "blocking.py"
 
 PAIRS = {
     ("Client", "submit"): "client/client.py",
+    ("Client", "map"): "client/arrays.py:ArrayJobs",
     ("Client", "create_actor"): "client/creating.py:ActorCreation",
     ("Client", "create_actor_group"): "client/creating.py:ActorCreation",
     ("Client", "checkpoint"): "client/client.py",

@@ -41,7 +41,7 @@ def _package(name):
 
 
 PACKAGES = {name: package for name in CANDIDATES if hasattr(package := _package(name), "__all__")}
-ERRORS_AT_THE_TOP = ("IriscwError", "JobFailed", "WaitTimeout")
+ERRORS_AT_THE_TOP = ("IriscwError", "JobFailed", "TaskFailed", "WaitTimeout")
 """Those that most programs name; all others are in ``iriscw.errors`` alone."""
 
 EXPORTS = [

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from iriscw.client.errors import (
         JobFailed as JobFailed,
+        TaskFailed as TaskFailed,
         WaitTimeout as WaitTimeout,
     )
     from iriscw.client.job import (
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         OrderStatus as OrderStatus,
         PeerAddress as PeerAddress,
         PoolStatus as PoolStatus,
+        ProgressStatus as ProgressStatus,
         SliceStatus as SliceStatus,
         TaskStatus as TaskStatus,
         TaskSuspension as TaskSuspension,
@@ -94,6 +96,9 @@ if TYPE_CHECKING:
         TaskContext as TaskContext,
         context as context,
     )
+    from iriscw.task.progress import (
+        progress as progress,
+    )
 
 __all__ = [
     "ActorFuture",
@@ -125,10 +130,12 @@ __all__ = [
     "OrderStatus",
     "PeerAddress",
     "PoolStatus",
+    "ProgressStatus",
     "Resources",
     "SliceStatus",
     "Suspension",
     "TaskContext",
+    "TaskFailed",
     "TaskState",
     "TaskStatus",
     "TaskSuspension",
@@ -142,6 +149,7 @@ __all__ = [
     "errors",
     "fray",
     "load_config",
+    "progress",
     "runtime",
     "testing",
 ]
@@ -175,10 +183,12 @@ _MODULE_OF: Final[dict[str, str]] = {
     "NodeStatus": "iriscw.client.model",
     "OrderStatus": "iriscw.client.model",
     "PeerAddress": "iriscw.client.model",
+    "ProgressStatus": "iriscw.client.model",
     "PoolStatus": "iriscw.client.model",
     "Resources": "iriscw.resources",
     "SliceStatus": "iriscw.client.model",
     "Suspension": "iriscw.jobs.model",
+    "TaskFailed": "iriscw.client.errors",
     "TaskContext": "iriscw.task.context",
     "TaskState": "iriscw.jobs.model",
     "TaskStatus": "iriscw.client.model",
@@ -190,6 +200,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "connect": "iriscw.client.client",
     "connect_kubernetes": "iriscw.kubernetes",
     "context": "iriscw.task.context",
+    "progress": "iriscw.task.progress",
     "load_config": "iriscw.config.load",
     "errors": "iriscw.errors",
     "fray": "iriscw.fray",

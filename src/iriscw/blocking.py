@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 import iriscw.client.client as _client
 import iriscw.client.job as _job
@@ -117,9 +117,21 @@ class Job:
         """Wait at most ``timeout_s`` seconds for the job's end; errors as :meth:`iriscw.Job.wait`."""
         return self._loop.call(self._job.wait, timeout_s)
 
-    def result(self, timeout_s: float | None = None) -> list[Any]:
+    @overload
+    def result(self, timeout_s: float | None = None) -> list[Any]: ...
+
+    @overload
+    def result(self, timeout_s: float | None = None, *, task: int) -> Any: ...
+
+    def result(self, timeout_s: float | None = None, *, task: int | None = None) -> Any:
         """Wait for the end and give what the tasks returned; errors as :meth:`iriscw.Job.result`."""
-        return self._loop.call(self._job.result, timeout_s)
+        if task is None:
+            return self._loop.call(self._job.result, timeout_s)
+        return self._loop.call(lambda: self._job.result(timeout_s, task=task))
+
+    def results(self) -> Iterator[tuple[int, Any]]:
+        """Iterate over indexes and values as tasks end well; errors as :meth:`iriscw.Job.results`."""
+        return iterated(self._loop, self._job.results())
 
     def logs(
         self, *, follow: bool = False, task: int | None = None, attempt: int | None = None, tail: int = 0
@@ -195,6 +207,7 @@ class Client:
         checkpoint_every: float | None = None,
         keep_checkpoints: int = 2,
         retry_from_checkpoint: bool = False,
+        max_task_failures: int = 0,
         **kwargs: Any,
     ) -> Job:
         """Run a callable or a command; arguments and errors as :meth:`iriscw.Client.submit`."""
@@ -223,10 +236,60 @@ class Client:
                 checkpoint_every=checkpoint_every,
                 keep_checkpoints=keep_checkpoints,
                 retry_from_checkpoint=retry_from_checkpoint,
+                max_task_failures=max_task_failures,
                 **kwargs,
             )
         )
         return Job(self._loop, made)
+
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        items: Iterable[Any],
+        *,
+        name: str | None = None,
+        resources: Resources | None = None,
+        environment: Mapping[str, str] | None = None,
+        constraints: Constraints = (),
+        priority: str = "interactive",
+        timeout: float | None = None,
+        scheduling_timeout: float | None = None,
+        max_retries_failure: int = 0,
+        max_retries_preemption: int = 100,
+        max_task_failures: int = 0,
+        existing: str = "error",
+        bundle: str | os.PathLike[str] | None = None,
+        bundle_exclude: Sequence[str] = (),
+        image: str = "",
+        freezable: bool = False,
+        detached: bool = False,
+    ) -> Job:
+        """Run a function for each item, in one job; arguments and errors as :meth:`iriscw.Client.map`."""
+        return Job(
+            self._loop,
+            self._loop.call(
+                lambda: self._client.map(
+                    function,
+                    items,
+                    name=name,
+                    resources=resources,
+                    environment=environment,
+                    constraints=constraints,
+                    priority=priority,
+                    timeout=timeout,
+                    scheduling_timeout=scheduling_timeout,
+                    max_retries_failure=max_retries_failure,
+                    max_retries_preemption=max_retries_preemption,
+                    max_task_failures=max_task_failures,
+                    existing=existing,
+                    bundle=bundle,
+                    bundle_exclude=bundle_exclude,
+                    image=image,
+                    freezable=freezable,
+                    detached=detached,
+                )
+            ),
+        )
 
     def create_actor(
         self,

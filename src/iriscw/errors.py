@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         OrderFailed as OrderFailed,
         PeerOver as PeerOver,
         ResultDamaged as ResultDamaged,
+        TaskFailed as TaskFailed,
         ValuesUnreadable as ValuesUnreadable,
         WaitTimeout as WaitTimeout,
     )
@@ -152,6 +153,9 @@ if TYPE_CHECKING:
     )
     from iriscw.task.framing import (
         PythonMismatch as PythonMismatch,
+    )
+    from iriscw.task.mapping import (
+        TooManyItems as TooManyItems,
     )
     from iriscw.task.payload import (
         NotPicklable as NotPicklable,
@@ -252,10 +256,12 @@ __all__ = [
     "SuspensionRefused",
     "SystemClosed",
     "TaskEnded",
+    "TaskFailed",
     "TaskNotRunning",
     "TaskOutOfReach",
     "TellInsideDecision",
     "TooManyCommands",
+    "TooManyItems",
     "TooManyJobs",
     "TooManyOrders",
     "TooManyTasks",
@@ -364,11 +370,13 @@ _MODULE_OF: Final[dict[str, str]] = {
     "StrayExit": "iriscw._errors",
     "SuspensionRefused": "iriscw.jobs.errors",
     "SystemClosed": "iriscw._errors",
+    "TaskFailed": "iriscw.client.errors",
     "TaskEnded": "iriscw.jobs.errors",
     "TaskNotRunning": "iriscw.jobs.errors",
     "TaskOutOfReach": "iriscw.nodes.errors",
     "TellInsideDecision": "iriscw._errors",
     "TooManyCommands": "iriscw.jobs.errors",
+    "TooManyItems": "iriscw.task.mapping",
     "TooManyJobs": "iriscw.jobs.errors",
     "TooManyOrders": "iriscw.nodes.errors",
     "TooManyTasks": "iriscw.jobs.errors",

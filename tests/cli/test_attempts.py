@@ -1,7 +1,7 @@
 """One job for people: facts, tasks, retries, and what was said last."""
 
-from iriscw.cli.attempts import MAX_COMMAND_CHARS, MAX_RETRIES_SHOWN, describe, short_gpus
-from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus, TaskSuspension
+from iriscw.cli.attempts import MAX_COMMAND_CHARS, MAX_RETRIES_SHOWN, describe, progress_text, short_gpus
+from iriscw.client.model import AttemptStatus, JobStatus, ProgressStatus, TaskStatus, TaskSuspension
 from iriscw.jobs.model import JobState, Suspension, TaskState
 from iriscw.jobs.traits import one_line
 
@@ -52,6 +52,17 @@ def test_gpus_have_a_column_where_there_are_any():
     assert "GPUS" in text
     assert " 4cf8db2d,0f1e2d3c" in text
     assert "GPUS" not in describe(job(), [task(0, attempt(0, TaskState.RUNNING))], NOW_MS)
+
+
+def test_progress_has_a_column_where_there_is_any():
+    """What a task's code says commands no terminal, and looks like a number that people read."""
+    said = ProgressStatus(12, 1000.0, "loss \x1b[31m0.3\nx")
+    text = describe(job(progress=ProgressStatus(12.0)), [task(0, progress=said), task(1)], NOW_MS)
+    assert "progress 12\n" in text
+    assert r"12/1000 (1%) loss \x1b[31m0.3 x" in text
+    assert "PROGRESS" not in describe(job(), [task(0)], NOW_MS)
+    shown = [progress_text(ProgressStatus(done, total)) for done, total in ((0.5, 1.0), (3.0, 2.0), (1e15, 0.0))]
+    assert shown == ["0.5/1 (50%)", "3/2 (100%)", "1e+15"]
 
 
 def test_a_suspended_task_does_not_run():

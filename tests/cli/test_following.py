@@ -136,3 +136,13 @@ def test_pieces_of_lines_on_a_terminal():
     texts = LogTexts(with_task=False)
     assert texts.of(LogLine(0, 1, "> ", ended=False)) == "> "
     assert (texts.end(), texts.end()) == ("\n", "")
+
+
+def test_tasks_are_told_apart_by_colours():
+    """The number of a task has a colour of its own, and what the task wrote has none."""
+    texts = LogTexts(with_task=True, coloured=True)
+    shown = [texts.of(LogLine(task, 0, "text")) for task in (0, 1, 10)]
+    assert all(each.endswith("\x1b[0m text\n") for each in shown)
+    assert shown[0].partition("m")[0] != shown[1].partition("m")[0]
+    assert shown[2].startswith(shown[0].partition("0 |")[0] + "10 |")
+    assert LogTexts(with_task=False, coloured=True).of(LogLine(0, 0, "text")) == "text\n"

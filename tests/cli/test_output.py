@@ -8,7 +8,19 @@ import attrs
 from hypothesis import given, strategies as st
 from ruamel.yaml import YAML
 
-from iriscw.cli.output import age, amount, cell, counts, plain, size, table, terminal_columns, to_json, to_yaml
+from iriscw.cli.output import (
+    age,
+    amount,
+    cell,
+    counts,
+    is_coloured,
+    plain,
+    size,
+    table,
+    terminal_columns,
+    to_json,
+    to_yaml,
+)
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(codec="utf-8"), max_size=8)
 PLAIN = st.recursive(
@@ -129,3 +141,17 @@ def test_amounts_and_counts():
     assert amount(1000, 0, 8, "H100") == "1 CPU, 0B, 8 H100"
     assert size(3 * 2**40) == "3TiB"
     assert counts({Colour.RED: 2, "x": 0}) == "2 red"
+
+
+def test_colours_are_for_terminals(monkeypatch):
+    """Which can show them, and whose users want them."""
+    assert not is_coloured({"TERM": "xterm"})
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert [
+        is_coloured(each) for each in ({"TERM": "xterm"}, {"TERM": "dumb"}, {}, {"TERM": "xterm", "NO_COLOR": "1"})
+    ] == [
+        True,
+        False,
+        False,
+        False,
+    ]

@@ -10,9 +10,9 @@ from controller_double import Break, failed_task, job_of, parts_of
 
 from iriscw._errors import InvalidArgument, StrayExit
 from iriscw.client import job as job_module
-from iriscw.client.errors import JobFailed, ResultDamaged, ValuesUnreadable, WaitTimeout
+from iriscw.client.errors import JobFailed, ResultDamaged, TaskFailed, ValuesUnreadable, WaitTimeout
 from iriscw.jobs.model import JobState, TaskState
-from iriscw.proto.iriscw.v1 import Fault, JobState as Wire, LogBatch
+from iriscw.proto.iriscw.v1 import Fault, JobState as Wire, LogBatch, TaskCount, TaskState as WireTask
 from raised import that
 
 DONE = job_of(Wire.SUCCEEDED, version=3)
@@ -89,7 +89,7 @@ async def test_values_that_do_not_unpickle(client, controller):
     values = ["zero", Picky("x", code=1), 2, Leaves()]
     controller.parts = [part for index, value in enumerate(values) for part in parts_of(index, value, 1000)]
     job = await client.job("job-1")
-    with pytest.raises(ValuesUnreadable, check=that(comes_from="job.Job._values")) as told:
+    with pytest.raises(ValuesUnreadable, check=that(comes_from="values.ValueReader.check")) as told:
         await job.result()
     assert told.value.values == ["zero", None, 2, None]
     assert {index: type(cause) for index, cause in told.value.causes.items()} == {1: TypeError, 3: StrayExit}
@@ -116,6 +116,38 @@ async def test_a_failure_in_time_is_no_timeout(client, controller):
         await job.result(timeout_s=60)
 
 
+async def test_values_as_they_come(client, controller):
+    """Each is given once although a break has all of them sent again; then what was lost, in the place of a value."""
+    controller.statuses = [job_of(Wire.SUCCEEDED, version=3, num_tasks=3, tasks=[TaskCount(WireTask.FAILED, 1)])]
+    controller.parts = [*parts_of(2, "c"), Break(), *parts_of(2, "c"), *parts_of(0, "a")]
+    controller.tasks = [failed_task(1, "Traceback ...\nValueError: too small")]
+    job = await client.job("job-1")
+    *came, (index, lost) = [each async for each in job.results()]
+    assert (came, index) == ([(2, "c"), (0, "a")], 1)
+    assert isinstance(lost, TaskFailed)
+    assert "ValueError: too small" in str(lost)
+    assert [*map(str, await job.result())] == ["a", str(lost), "c"]
+    controller.statuses = [job_of(Wire.FAILED, version=4, num_tasks=3)]
+    values = job.results()
+    assert [await anext(values), await anext(values)] == [(2, "c"), (0, "a")]
+    with pytest.raises(JobFailed, check=that(names="ValueError")):
+        await anext(values)
+
+
+async def test_the_value_of_one_task(client, controller):
+    """A controller that gives those of others as well does no harm; a task that failed says how."""
+    controller.job = job_of(Wire.RUNNING)
+    controller.parts = [*parts_of(0, "a"), *parts_of(1, "b")]
+    job = await client.job("job-1")
+    assert await job.result(task=1) == "b"
+    controller.parts = parts_of(0, "a")
+    controller.tasks = [failed_task(1, "ValueError: too small")]
+    with pytest.raises(TaskFailed, check=that(task_index=1, state="FAILED", names="ValueError")):
+        await job.result(task=1)
+    with pytest.raises(InvalidArgument, check=that(names="2")):
+        await job.result(task=2)
+
+
 async def test_result_of_a_command_is_none(client, controller):
     """Tasks without values give None."""
     controller.statuses = [DONE]
@@ -129,7 +161,7 @@ async def test_a_damaged_value_is_found(client, controller):
     controller.parts = parts_of(0, "x" * 100, size=1000)
     controller.parts[0].data = controller.parts[0].data[:-1] + b"?"
     job = await client.job("job-1")
-    with pytest.raises(ResultDamaged, check=that(comes_from="job.Job._values", names="0")):
+    with pytest.raises(ResultDamaged, check=that(comes_from="values.arrived", names="0")):
         await job.result()
 
 

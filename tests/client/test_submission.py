@@ -359,11 +359,11 @@ class Plain:
 @pytest.mark.parametrize(
     ("entrypoint", "said"),
     [
-        (generates, that(comes_from="submission._check_useful", names="generates")),
-        (generates_later, that(comes_from="submission._check_useful", names="generates_later")),
-        (functools.partial(generates), that(comes_from="submission._check_useful", names="generates")),
-        (Generating(), that(comes_from="submission._check_useful", names="Generating")),
-        (Callable, that(comes_from="submission._check_useful", names="Callable")),
+        (generates, that(comes_from="submission.check_useful", names="generates")),
+        (generates_later, that(comes_from="submission.check_useful", names="generates_later")),
+        (functools.partial(generates), that(comes_from="submission.check_useful", names="generates")),
+        (Generating(), that(comes_from="submission.check_useful", names="Generating")),
+        (Callable, that(comes_from="submission.check_useful", names="Callable")),
     ],
 )
 def test_calls_that_are_known_to_be_useless(entrypoint, said):

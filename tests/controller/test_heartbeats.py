@@ -42,6 +42,11 @@ def test_what_is_told_is_good_enough(beats: Heartbeats, before: int, after: int)
     assert beats.news_ms(beats.interval_ms(after), after) == 0
 
 
+def test_progress_is_told_less_often_by_many() -> None:
+    """Each second by a few, and as often in sum by many as they beat."""
+    assert [CLOUD.progress_ms(workers) for workers in (0, 1, 250, 1_000, 5_000)] == [1_000, 1_000, 1_000, 4_000, 20_000]
+
+
 def test_workers_that_come_and_go_are_no_news() -> None:
     """Of 5,000 workers a few hundred may come or go before anybody is told another interval."""
     told_ms = CLOUD.interval_ms(5_000)

@@ -137,6 +137,7 @@ def test_some_tasks_may_fail():
     world.sim.advance(20)
     assert view(world, job_id).state is JobState.SUCCEEDED
     assert view(world, job_id).counts == ((TaskState.SUCCEEDED, 2), (TaskState.FAILED, 1))
+    assert view(world, job_id).reason == "1 of 3 tasks failed; task 0: boom"
 
 
 def test_first_failure_stops_the_others():

@@ -88,7 +88,8 @@ def test_reasons_name_the_first_culprit():
     """A failed job says how many tasks failed, and what the one of lowest index says."""
     ledger = ledger_with(*RUNNING, ended(Ending.FAILED, TaskState.FAILED, exit_code=3), replicas=2)
     assert views.reason_of(ledger, JobState.FAILED) == "1 of 2 tasks; task 0: exit code 3"
-    assert views.reason_of(ledger, JobState.SUCCEEDED) == ""
+    assert views.reason_of(ledger, JobState.SUCCEEDED) == "1 of 2 tasks failed; task 0: exit code 3"
+    assert views.reason_of(ledger, JobState.KILLED) == ""
 
 
 def test_retries_are_rows():

@@ -226,6 +226,7 @@ def test_services():
     assert inspection == {f"/iriscw.v1.InspectionService/{name}": "UNARY_UNARY" for name in ("ListActors", "ListGpus")}
     streams = {
         "WatchJob": "UNARY_STREAM",
+        "WatchJobs": "UNARY_STREAM",
         "FetchLogs": "UNARY_STREAM",
         "ExecTask": "UNARY_STREAM",
         "GetResults": "UNARY_STREAM",

@@ -521,3 +521,32 @@ async def test_a_controller_with_a_certificate_of_its_own_authority(cache: Path,
             await controller.ended("a1")
     assert controller.log("a1").strip() == str(tmp_path / "ca.crt")
     assert str(address).startswith("https://")
+
+
+TELLS = """
+import os, pathlib, time
+folder, go = pathlib.Path(os.environ["IRIS_WORKDIR"], ".iris"), pathlib.Path({go!r})
+def say(text):
+    (folder / "next").write_text(text)
+    (folder / "next").rename(folder / "progress")
+say(chr(91) + "1, 2, " + chr(34) + chr(92) + "ud800" + chr(34) + "]")
+say("[7]")
+say("[1000, 2000, " + chr(34) + "half" + chr(34) + "]")
+while not go.exists():
+    time.sleep(0.01)
+"""
+
+
+async def test_a_program_tells_how_far_it_is(cache: Path, tmp_path: Path) -> None:
+    """What is no progress is passed over, and harms nobody; what is one is told on each stream."""
+    async with world(cache) as (controller, _):
+        await controller.run("a1", argv=TELLS.format(go=str(tmp_path / "go")))
+        await controller.until(lambda: controller.told)
+        controller.cut()
+        await controller.until(lambda: len(controller.told) == 2)
+        (tmp_path / "go").touch()
+        seen = await controller.ended("a1")
+        assert len(controller.hellos) == 2, "no stream broke by itself"
+    half = v1.Progress(done_milli=1000, total_milli=2000, text="half")
+    assert seen.state == v1.TaskState.SUCCEEDED
+    assert controller.told == [v1.ProgressReport(attempt_uid="a1", progress=half)] * 2

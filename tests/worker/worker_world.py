@@ -58,6 +58,7 @@ class Controller(v1.WorkerServiceBase):
         self.history: list[v1.AttemptObserved] = []
         self.logs: dict[str, bytearray] = {}
         self.log_bytes: dict[str, int] = {}
+        self.told: list[v1.ProgressReport] = []
         self.keep_logs = True
         self.logs_at_end: dict[str, int] = {}
         self.results: dict[str, bytearray] = {}
@@ -143,6 +144,7 @@ class Controller(v1.WorkerServiceBase):
                             heartbeat_interval_ms=self.heartbeat_ms,
                             lease_ms=self.lease_ms,
                             window_bytes=self.window_bytes,
+                            progress_interval_ms=20,
                         )
                     )
                     for digest, content in self.specifications.items():
@@ -180,6 +182,9 @@ class Controller(v1.WorkerServiceBase):
         elif message.goodbye is not None:
             self.goodbyes.append(message.goodbye.reason)
             outgoing.close()
+        elif message.progress is not None:
+            self.told += message.progress.reports
+            self._wake()
         elif message.log is not None:
             await self._take_log(message.log, outgoing)
         elif message.result is not None:

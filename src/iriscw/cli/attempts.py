@@ -5,11 +5,12 @@ Texts of jobs are escaped wherever they are shown: what a program printed must n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from iriscw.cli.output import age, amount, cell, counts, indented, plain, table, terminal_columns, visible
-from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
+from iriscw.client.model import AttemptStatus, JobStatus, ProgressStatus, TaskStatus
 
 MAX_RETRIES_SHOWN: Final = 40
 """Attempts that were followed by another one, as a table shows them: a screenful. JSON has all."""
@@ -56,6 +57,7 @@ def _facts(status: JobStatus, now_ms: int) -> str:
         "runs": shortened(status.entrypoint),
         "tasks": f"{status.num_tasks}: {counts(status.shown_tasks)}",
         "each": amount(wanted.cpu_milli, wanted.memory_bytes, wanted.gpu_count, wanted.gpu_class),
+        **({} if status.progress is None else {"progress": progress_text(status.progress)}),
         "times": ", ".join(f"{what} {age(at_ms, now_ms)} ago" for what, at_ms in times.items() if at_ms),
         "attempts": f"{status.failures} failed, {status.preemptions} lost with their workers",
     }
@@ -67,6 +69,7 @@ def _tasks_table(status: JobStatus, tasks: Sequence[TaskStatus]) -> str:
     rows = []
     said = cell(status.reason)
     shown = any(each.gpus for task in tasks for each in task.attempts[:1])
+    told = any(task.progress is not None for task in tasks)
     for task in tasks:
         latest = task.attempts[0] if task.attempts else None
         reason = _suspension(task) or task.reason or (latest.reason if latest is not None else "")
@@ -78,17 +81,34 @@ def _tasks_table(status: JobStatus, tasks: Sequence[TaskStatus]) -> str:
                 str(latest.number if latest is not None else 0),
                 cell("" if latest is None or latest.exit_code is None else latest.exit_code),
                 *([cell(short_gpus(latest.gpus if latest is not None else ()))] if shown else []),
+                *([cell(progress_text(task.progress))] if told else []),
                 AS_ABOVE if reason and cell(reason) == said else cell(reason),
             ]
         )
         said = cell(reason) if reason else said
-    heads = ["TASK", "STATE", "WORKER", "ATTEMPT", "EXIT", *(["GPUS"] if shown else []), "REASON"]
+    more = [*(["GPUS"] if shown else []), *(["PROGRESS"] if told else [])]
+    heads = ["TASK", "STATE", "WORKER", "ATTEMPT", "EXIT", *more, "REASON"]
     return table(heads, rows, terminal_columns(), kept=("STATE", "WORKER"))
 
 
 def short_gpus(uuids: Sequence[str]) -> str:
     """Name GPUs as people tell them apart: by the first eight digits. JSON has all of each."""
     return ",".join(uuid.removeprefix("GPU-")[: 12 if uuid.startswith("MIG-") else 8] for uuid in uuids)
+
+
+def progress_text(progress: ProgressStatus | None) -> str:
+    """Write how far a task is, or a job: ``120/1000 (12%) loss 0.3``; empty if nobody says so."""
+    if progress is None:
+        return ""
+    done = _amount_done(progress.done)
+    if progress.total:
+        percent = math.floor(100 * min(progress.done / progress.total, 1))
+        done += f"/{_amount_done(progress.total)} ({percent}%)"
+    return f"{done} {progress.text}".rstrip()
+
+
+def _amount_done(number: float) -> str:
+    return str(int(number)) if number % 1 == 0 and number < 1e15 else f"{number:.4g}"
 
 
 def _suspension(task: TaskStatus) -> str:

@@ -19,7 +19,7 @@ import attrs
 from iriscw._errors import OperationError
 from iriscw.cli.attempts import fields
 from iriscw.cli.outcome import DONE, UNWELL
-from iriscw.cli.output import cell, emit, show_one, visible
+from iriscw.cli.output import cell, emit, is_coloured, show_one, visible
 from iriscw.client.advice import advice
 from iriscw.client.job import LAST_WORDS_LINES, Job
 from iriscw.client.model import JobState, JobStatus, LogLine, TaskState
@@ -27,6 +27,9 @@ from iriscw.client.model import JobState, JobStatus, LogLine, TaskState
 WAITING_S: Final = 2.0
 """How long a job waits before its user is told why, and how often the reason is looked at: a machine that is there
 takes a task within less."""
+
+COLOURS: Final = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
+"""Of tasks, one after the other: cyan, yellow, green, magenta, blue, and the bright ones. Red is for what failed."""
 
 SIGNALLED: Final = 128
 """What shells add to the number of a signal."""
@@ -95,7 +98,7 @@ async def write_logs(job: Job, *, with_task: bool, write: Callable[[str], None] 
     numbers: dict[int, int] = {}
     last: deque[str] = deque(maxlen=LAST_WORDS_LINES)
     asked = which.get("attempt")
-    texts = LogTexts(with_task=with_task)
+    texts = LogTexts(with_task=with_task, coloured=write is emit and is_coloured())
     async with aclosing(job.logs(**which)) as lines:
         async for line in lines:
             if numbers.get(line.task_index, 0 if asked is None else asked) != line.attempt_number:
@@ -112,6 +115,8 @@ class LogTexts:
     """What lines and pieces of lines are on a terminal: what goes on is written on, others' begin on their own."""
 
     with_task: bool
+    coloured: bool = False
+    """Whether the task's number is in a colour that tells it from its neighbours."""
     _open: tuple[int, int] | None = None
     """Task and attempt whose line has no end yet."""
 
@@ -120,9 +125,14 @@ class LogTexts:
         whose = (line.task_index, line.attempt_number)
         before = ""
         if self._open != whose:
-            before = self.end() + (f"{line.task_index} | " if self.with_task else "")
+            before = self.end() + self._prefix(line.task_index)
         self._open = None if line.ended else whose
         return f"{before}{line.text}\n" if line.ended else f"{before}{line.text}"
+
+    def _prefix(self, index: int) -> str:
+        if not self.with_task:
+            return ""
+        return f"\x1b[{COLOURS[index % len(COLOURS)]}m{index} |\x1b[0m " if self.coloured else f"{index} | "
 
     def end(self) -> str:
         """Return what ends a line that has no end."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from iriscw.cli.attempts import describe, fields
+from iriscw.cli.attempts import describe, fields, progress_text
 from iriscw.cli.connection import connection_options, find_job, job_named, with_client
 from iriscw.cli.following import follow, write_logs
 from iriscw.cli.kinds import StateType
 from iriscw.cli.outcome import NoSuchSelection
-from iriscw.cli.output import age, counts, emit, format_option, plain, show, to_json, to_yaml
+from iriscw.cli.output import age, counts, emit, format_option, plain, rows_table, to_json, to_yaml
+from iriscw.cli.watching import watch
 from iriscw.client.client import Client
 from iriscw.client.job import Job
 from iriscw.client.model import JobState, JobStatus, Suspension, TaskState
@@ -54,42 +55,63 @@ def tasks_text(status: JobStatus) -> str:
     multiple=True,
     help="Only those in this state, such as RUNNING or FAILED; may be repeated.",
 )
+@click.option("-w", "--watch", "watched", is_flag=True, help="Draw the table anew whenever something changes.")
 @connection_options
 @format_option
 def jobs(
-    *, all_states: bool, named: tuple[JobState, ...], form: str, address: str | None, token_file: Path | None
+    *,
+    all_states: bool,
+    named: tuple[JobState, ...],
+    watched: bool,
+    form: str,
+    address: str | None,
+    token_file: Path | None,
 ) -> None:
     """List the jobs that have not ended; --all lists the others, too, --state those in one state.
 
     TASKS says how many tasks wait, start, run and have ended how, as it was a second ago at most; JSON and YAML count
-    them by state, as `task_counts`. A terminal shows as much of the REASON as fits; `iriscw job` shows the whole.
+    them by state, as `task_counts`. PROGRESS is what tasks tell of themselves (`iriscw.progress`), where any does. A
+    terminal shows as much of the REASON as fits; `iriscw job` shows the whole.
+
+    With --watch the table is drawn anew whenever something changes, until Ctrl-C. Where standard output is no terminal,
+    each table follows the one before; why tasks wait is read anew with the next change.
     """
-    now_ms = time.time_ns() // 1_000_000
     if all_states and named:
         raise click.UsageError("--all lists jobs in every state, and --state those in one", click.get_current_context())
+    if watched and form != "table":
+        raise click.UsageError("--watch draws a table, and takes no -o", click.get_current_context())
     states = named or (() if all_states else tuple(state for state in JobState if state not in JOB_TERMINAL))
 
     async def listed(client: Client) -> None:
-        found = [job.seen for job in await client.jobs(states=states) if job.seen is not None]
+        async def look() -> list[JobStatus]:
+            return [job.seen for job in await client.jobs(states=states) if job.seen is not None]
+
+        if watched:
+            await watch(client, look, jobs_table)
+            return
+        found = await look()
         if form != "table":
             rows = [{name: each for name, each in fields(job).items() if name not in UNLISTED} for job in found]
             emit(to_json(rows) if form == "json" else to_yaml(rows))
             return
-        show(
-            found,
-            form,
-            {
-                "ID": lambda job: job.job_id,
-                "NAME": lambda job: job.name,
-                "STATE": lambda job: job.shown_state,
-                "TASKS": tasks_text,
-                "AGE": lambda job: age(job.submitted_at_ms, now_ms),
-                "REASON": lambda job: job.reason,
-            },
-            kept=("STATE",),
-        )
+        emit(jobs_table(found, time.time_ns() // 1_000_000))
 
     with_client(address, token_file, listed)
+
+
+def jobs_table(found: Sequence[JobStatus], now_ms: int) -> str:
+    """Write jobs for people. ``now_ms`` is the time since 1970."""
+    told = any(job.progress is not None for job in found)
+    columns: dict[str, Callable[[JobStatus], object]] = {
+        "ID": lambda job: job.job_id,
+        "NAME": lambda job: job.name,
+        "STATE": lambda job: job.shown_state,
+        "TASKS": tasks_text,
+        **({"PROGRESS": lambda job: progress_text(job.progress)} if told else {}),
+        "AGE": lambda job: age(job.submitted_at_ms, now_ms),
+        "REASON": lambda job: job.reason,
+    }
+    return rows_table(found, columns, kept=("STATE",))
 
 
 @click.command()
@@ -139,8 +161,10 @@ def logs(
 ) -> None:
     """Show what a job's tasks have written; JOB is an id, or the name of the latest such job.
 
-    Standard error says where the log of another attempt begins, and what is no longer kept: of each attempt the last
-    48 to 64 MiB are. With -f the exit code is 0 however the job ended: `iriscw wait JOB` gives the job's own.
+    Of a job with several tasks each line begins with the number of its task, in a colour on a terminal unless NO_COLOR
+    is set. With -f lines come as fast as they are read, and what is not read waits where it was written. Standard error
+    says where the log of another attempt begins, and what is no longer kept: of each attempt the last 48 to 64 MiB are.
+    With -f the exit code is 0 however the job ended: `iriscw wait JOB` gives the job's own.
     """
 
     async def written(client: Client) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import json
+import os
 import shutil
 import sys
 import textwrap
@@ -111,10 +112,32 @@ def show(
     elif form == "yaml":
         emit(to_yaml(rows))
     else:
-        cells = [[cell(column(row)) for column in columns.values()] for row in rows]
-        if level is not None:
-            cells = [["  " * level(row) + first, *rest] for row, (first, *rest) in zip(rows, cells, strict=True)]
-        emit(table(list(columns), cells, terminal_columns(), kept=kept, whole=whole))
+        emit(rows_table(rows, columns, kept=kept, whole=whole, level=level))
+
+
+def rows_table(
+    rows: Sequence[Row],
+    columns: Mapping[str, Callable[[Row], object]],
+    *,
+    kept: Sequence[str] = (),
+    whole: bool = False,
+    level: Callable[[Row], int] | None = None,
+) -> str:
+    """Write rows as a table of the terminal's width; arguments as of :func:`show`."""
+    cells = [[cell(column(row)) for column in columns.values()] for row in rows]
+    if level is not None:
+        cells = [["  " * level(row) + first, *rest] for row, (first, *rest) in zip(rows, cells, strict=True)]
+    return table(list(columns), cells, terminal_columns(), kept=kept, whole=whole)
+
+
+def can_redraw(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether standard output is a terminal that can write over its lines."""
+    return sys.stdout.isatty() and environment.get("TERM", "dumb") not in ("", "dumb", "unknown")
+
+
+def is_coloured(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether standard output is a terminal that shows colours, and its user wants them (https://no-color.org)."""
+    return can_redraw(environment) and not environment.get("NO_COLOR")
 
 
 def show_one(value: Any, form: str, text: Callable[[], str]) -> None:

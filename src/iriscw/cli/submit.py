@@ -77,6 +77,9 @@ from iriscw.resources import Resources
     "--max-retries-preemption", type=int, default=100, show_default=True, help="Attempts lost to the infrastructure."
 )
 @click.option(
+    "--max-task-failures", type=int, default=0, show_default=True, help="Tasks that may fail before the job does."
+)
+@click.option(
     "--checkpoint-every", type=Duration(), help="How often a checkpoint is made of each task that runs on, such as 30m."
 )
 @click.option(

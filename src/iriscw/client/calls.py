@@ -189,9 +189,12 @@ class MethodCalls:
         """Iterate over batches of logs."""
         return self.stream("FetchLogs", request, LogBatch)
 
-    def results(self, job: JobRef) -> AsyncGenerator[ResultPart, None]:
+    def results(
+        self, job: JobRef, *, task: int | None = None, as_they_come: bool = False
+    ) -> AsyncGenerator[ResultPart, None]:
         """Iterate over the parts of a job's values; after a break they begin anew."""
-        return self.stream("GetResults", lambda: GetResultsRequest(job=job), ResultPart)
+        request = GetResultsRequest(job=job, task_index=task, as_they_come=as_they_come)
+        return self.stream("GetResults", lambda: request, ResultPart)
 
 
 class RetryReasons:

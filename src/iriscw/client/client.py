@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from iriscw._errors import InvalidArgument
 from iriscw.client import nodes as at_nodes, suspending, wire
+from iriscw.client.arrays import ArrayJobs
 from iriscw.client.calls import INSPECTION, MethodCalls
 from iriscw.client.contact import Keeper
 from iriscw.client.creating import ActorCreation
@@ -68,7 +69,7 @@ from iriscw.rpc.tokens import Secret
 Value = TypeVar("Value")
 
 
-class Client(ActorCreation, ActorNames):
+class Client(ActorCreation, ActorNames, ArrayJobs):
     """Talks to one controller. Made by :func:`iriscw.connect` or a :class:`iriscw.Cluster`.
 
     One client serves any number of tasks of an event loop at the same time.
@@ -118,6 +119,7 @@ class Client(ActorCreation, ActorNames):
         checkpoint_every: float | None = None,
         keep_checkpoints: int = 2,
         retry_from_checkpoint: bool = False,
+        max_task_failures: int = 0,
         **kwargs: Any,
     ) -> Job:
         """Have ``entrypoint(*args, **kwargs)`` run once in each of ``replicas`` tasks; return when the journal has it.
@@ -146,6 +148,7 @@ class Client(ActorCreation, ActorNames):
             checkpoint_every: seconds between two checkpoints of each task that runs, and runs on; None: none are made.
             keep_checkpoints: how many of these are kept of a task, the newest.
             retry_from_checkpoint: begin a task that is tried again from the newest: what it did since, it does again.
+            max_task_failures: tasks that may fail for good before the job does; none of a gang may.
             kwargs: for the callable.
 
         Raises:
@@ -164,7 +167,7 @@ class Client(ActorCreation, ActorNames):
         wishes |= {"max_retries_failure": max_retries_failure, "max_retries_preemption": max_retries_preemption}
         wishes |= {"existing": existing, "detached": detached, "parent_job_id": self._job_id}
         wishes |= {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
-        wishes |= {"retry_from_checkpoint": retry_from_checkpoint}
+        wishes |= {"retry_from_checkpoint": retry_from_checkpoint, "max_task_failures": max_task_failures}
         submission = build_submission(entrypoint, args, kwargs, **wishes)
         return await self._send(submission, bundle, bundle_exclude, image=image, freezable=freezable)
 

@@ -69,6 +69,7 @@ __all__ = [
     "ResultDamaged",
     "SuspensionRefused",
     "TaskEnded",
+    "TaskFailed",
     "TaskNotRunning",
     "TaskOutOfReach",
     "TooManyCommands",
@@ -154,6 +155,24 @@ class JobFailed(OperationError):
         self.job_id = job_id
         self.state = state
         self.task_index = task_index
+
+
+class TaskFailed(OperationError):
+    """A task ended otherwise than well. The text has its own words: the end of its traceback, if it raised.
+
+    Raised, or the value itself where a job may lose tasks (``max_task_failures``): see :meth:`iriscw.Job.result`.
+
+    Attributes:
+        job_id: whose task.
+        task_index: which.
+        state: how it ended: FAILED, KILLED, or another that is final.
+    """
+
+    def __init__(self, text: str, *, job_id: str = "", task_index: int = 0, state: str = "FAILED") -> None:
+        super().__init__(text)
+        self.job_id = job_id
+        self.task_index = task_index
+        self.state = state
 
 
 class PeerOver(OperationError):

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import math
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import anyio
 
-from iriscw._errors import InvalidArgument, OperationError, UsageError, as_failure
+from iriscw._errors import InvalidArgument, OperationError, UsageError
 from iriscw.client import commands, peers, wire
 from iriscw.client.advice import advice
 from iriscw.client.arguments import check_count, check_seconds
 from iriscw.client.calls import MethodCalls
-from iriscw.client.errors import JobFailed, ResultDamaged, ValuesUnreadable, WaitTimeout
-from iriscw.client.hosted import at_home, hosted_calls
+from iriscw.client.errors import JobFailed, TaskFailed, WaitTimeout
 from iriscw.client.lines import LineReader
 from iriscw.client.model import Endpoint, ExecOutput, ExecResult, JobStatus, LogLine, PeerAddress, TaskStatus
 from iriscw.client.submission import Command
+from iriscw.client.values import ValueReader, arrived, failure_of
 from iriscw.jobs.model import JobState, TaskState
 from iriscw.proto.iriscw.v1 import (
     ExecTaskRequest,
@@ -37,8 +36,6 @@ from iriscw.proto.iriscw.v1 import (
     TerminateJobRequest,
     TerminateJobResponse,
 )
-from iriscw.task.framing import PythonMismatch
-from iriscw.task.result import load_result
 
 log = logging.getLogger("iriscw.client")
 
@@ -146,16 +143,28 @@ class Job:
         state = self.seen.shown_state if self.seen is not None else "unknown"
         return WaitTimeout(f"job {self.id} is {state} after {timeout_s:g} s{said}")
 
-    async def result(self, timeout_s: float | None = None) -> list[Any]:
+    @overload
+    async def result(self, timeout_s: float | None = None) -> list[Any]: ...
+
+    @overload
+    async def result(self, timeout_s: float | None = None, *, task: int) -> Any: ...
+
+    async def result(self, timeout_s: float | None = None, *, task: int | None = None) -> Any:
         """Wait for the job's end and give what its tasks returned, in task order; None for a command's.
+
+        Of a job that may lose tasks (``max_task_failures``) a :class:`TaskFailed` stands in the place of the value of
+        each task that has failed. With ``task`` only that task's end is waited for, and its own value given, however
+        the job ends.
 
         Args:
             timeout_s: seconds for all of it; None waits for ever.
+            task: which task; None: all.
 
         Raises:
             JobFailed: it ended otherwise than well.
+            TaskFailed: ``task`` did.
             WaitTimeout: it has not ended in time, or its values have not arrived. The job goes on.
-            InvalidArgument: the time is none.
+            InvalidArgument: the time is none, or there is no such task.
             ResultDamaged: a value did not arrive as it was stored.
             PythonMismatch: the tasks ran another Python than this one.
             ValuesUnreadable: values cannot be unpickled here. It has the others, and what each of these raised.
@@ -163,53 +172,80 @@ class Job:
             OperationError: the controller cannot be reached for minutes.
         """
         check_seconds("timeout_s", timeout_s)
+        check_count("task", task)
         with anyio.move_on_after(timeout_s):
+            if task is not None:
+                return await self._value_of(task)
             status = await self.wait()
             if status.state is not JobState.SUCCEEDED:
                 raise await self._failure(status)
             return await self._values(status)
         raise await self._late(timeout_s)
 
+    async def results(self) -> AsyncGenerator[tuple[int, Any], None]:
+        """Iterate over what tasks return, as they end well: the index of a task, and its value.
+
+        Values of tasks that have ended already come first. Then, at the job's end, a :class:`TaskFailed` comes for each
+        task that has failed where the job may lose some (``max_task_failures``); and None for what has no value: a
+        command's tasks.
+
+        Raises:
+            JobFailed: the job ended otherwise than well. What was returned until then has been given.
+            ResultDamaged, PythonMismatch, NoSuchJob, OperationError: as :meth:`result`.
+            ValuesUnreadable: at the end: values cannot be unpickled here, and were left out.
+        """
+        reader = ValueReader(self._calls, self._shown)
+        given: dict[int, None] = {}
+        async with aclosing(arrived(self._calls.results(self._ref, as_they_come=True))) as values:
+            async for index, data in values:
+                given[index] = None
+                value = reader.read(index, data)
+                if reader.could_read(index):
+                    yield index, value
+        status = await self.wait()
+        if status.state is not JobState.SUCCEEDED:
+            raise await self._failure(status)
+        failed = await self._failed(status)
+        for index in range(status.num_tasks):
+            if index not in given:
+                yield index, failed.get(index)
+        reader.check([])
+
+    @property
+    def _shown(self) -> str:
+        return f"job {self.id} ({self.name})"
+
     async def _values(self, status: JobStatus) -> list[Any]:
         values: list[Any] = [None] * status.num_tasks
-        causes: dict[int, Exception] = {}
-        received: dict[int, bytearray] = {}
-        async with aclosing(self._calls.results(self._ref)) as parts:
-            async for part in parts:
-                data = received.setdefault(part.task_index, bytearray())
-                if part.offset == 0:
-                    data.clear()  # the stream was opened again
-                if part.offset != len(data):
-                    raise ResultDamaged(
-                        f"the value of task {part.task_index} goes on at byte {part.offset}, not {len(data)}"
-                    )
-                data += part.data
-                stored = part.result
-                if stored is not None and len(data) >= stored.size_bytes:
-                    if len(data) != stored.size_bytes or hashlib.sha256(data).digest() != stored.sha256:
-                        raise ResultDamaged(f"the value of task {part.task_index} is not what was stored")
-                    try:
-                        with at_home(hosted_calls(self._calls)):
-                            values[part.task_index] = load_result(bytes(data)) if data else None
-                    except PythonMismatch:
-                        raise
-                    except BaseException as raised:  # noqa: BLE001 - a user's pickle may raise anything
-                        causes[part.task_index] = as_failure(raised)
-                    data.clear()
-        if causes:
-            raise self._unreadable(values, causes)
+        reader = ValueReader(self._calls, self._shown)
+        async with aclosing(arrived(self._calls.results(self._ref))) as received:
+            async for index, data in received:
+                values[index] = reader.read(index, data)
+        for index, failure in (await self._failed(status)).items():
+            values[index] = failure
+        reader.check(values)
         return values
 
-    def _unreadable(self, values: list[Any], causes: dict[int, Exception]) -> ValuesUnreadable:
-        index = min(causes)
-        first = causes[index]
-        text = f"job {self.id} ({self.name}): the value of task {index} cannot be unpickled here"
-        others = f", nor can those of {len(causes) - 1} others" if len(causes) > 1 else ""
-        error = ValuesUnreadable(
-            f"{text}{others}: {type(first).__name__}: {first}", values=values, causes=dict(sorted(causes.items()))
-        )
-        error.__cause__ = first
-        return error
+    async def _failed(self, status: JobStatus) -> dict[int, TaskFailed]:
+        """Return what stands for the values of the tasks that a job lost and may lose, by index."""
+        if not status.tasks.get(TaskState.FAILED):
+            return {}
+        return {each.index: failure_of(self.id, each) for each in await self.tasks(states=(TaskState.FAILED,))}
+
+    async def _value_of(self, task: int) -> Any:
+        if task and task >= (self.seen or await self.status()).num_tasks:
+            raise InvalidArgument(f"{self.id} has no task {task}")
+        reader = ValueReader(self._calls, self._shown)
+        found: list[Any] = []
+        async with aclosing(arrived(self._calls.results(self._ref, task=task))) as received:
+            async for index, data in received:
+                if index == task:  # a controller of an earlier version gives all
+                    found.append(reader.read(index, data))
+        reader.check(found)
+        ended = [] if found else [each for each in await self.tasks() if each.index == task]
+        if ended and ended[0].state is not TaskState.SUCCEEDED:
+            raise failure_of(self.id, ended[0])
+        return found[0] if found else None
 
     async def logs(
         self,

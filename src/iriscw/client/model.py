@@ -38,6 +38,16 @@ class AmountStatus:
 
 
 @attrs.frozen
+class ProgressStatus:
+    """How far a task is, or a job, in the words of its code: see :func:`iriscw.progress`."""
+
+    done: float = 0.0
+    total: float = 0.0
+    """0: not known."""
+    text: str = ""
+
+
+@attrs.frozen
 class JobStatus:
     """Where a job was when the controller was asked."""
 
@@ -69,6 +79,9 @@ class JobStatus:
     finished_at_ms: int = 0
     suspended: int = 0
     """Tasks that are on no worker, as their state lies in a checkpoint. ``tasks`` counts them as what they were."""
+    progress: ProgressStatus | None = None
+    """Of its tasks together, as far as they tell, with the text of the one that told last. None: none tells, or the job
+    is over."""
 
     @property
     def is_over(self) -> bool:
@@ -188,6 +201,8 @@ class TaskStatus:
     worker_id: str = ""
     suspension: TaskSuspension | None = None
     """None while it is not suspended, and nobody is about to."""
+    progress: ProgressStatus | None = None
+    """What its latest attempt said last. None: nothing, or the job is over."""
 
     @property
     def shown_state(self) -> str:

@@ -131,6 +131,7 @@ def build_submission(
     checkpoint_every: float | None = None,
     keep_checkpoints: int = 2,
     retry_from_checkpoint: bool = False,
+    max_task_failures: int = 0,
 ) -> Submission:
     """Check what a user gave and make a submission of it.
 
@@ -173,8 +174,11 @@ def build_submission(
         checkpoint_every_ns=_duration("checkpoint_every", checkpoint_every),
         keep_checkpoints=_whole("keep_checkpoints", keep_checkpoints),
         retry_from_checkpoint=retry_from_checkpoint,
+        max_task_failures=_whole("max_task_failures", max_task_failures),
     )
     check_spec(spec)
+    if spec.max_task_failures and spec.group_by is not None:
+        raise InvalidJob("max_task_failures: the tasks of a gang (coscheduling=) run all together, or not at all")
     return Submission(spec, sent, _choice("existing", Existing, existing))
 
 
@@ -187,6 +191,7 @@ _OPTIONS: Final = (
     "checkpoint_every",
     "keep_checkpoints",
     "retry_from_checkpoint",
+    "max_task_failures",
     *(each.name for each in _PARAMETERS if each.kind is each.KEYWORD_ONLY and each.default is each.empty),
 )
 """Of ``submit``: what a misspelt one is compared with."""
@@ -211,7 +216,7 @@ def _entrypoint(
     if not callable(entrypoint):
         raise InvalidJob(f"entrypoint: {entrypoint!r:.64} is not callable; for a program use iriscw.Command([...])")
     check_call(entrypoint, args, kwargs)
-    _check_useful(entrypoint)
+    check_useful(entrypoint)
     with own_code_by_value(entrypoint):
         payload = make_payload(entrypoint, args, kwargs)
     if len(payload) > PAYLOAD_LIMIT_BYTES:
@@ -225,7 +230,7 @@ def _entrypoint(
     return WireEntrypoint(callable=called), Entrypoint(EntrypointKind.CALLABLE, "", summary.python)
 
 
-def _check_useful(function: Callable[..., Any]) -> None:
+def check_useful(function: Callable[..., Any]) -> None:
     """Refuse what can be called, and gives nothing that a task could have done or could send back."""
     if isinstance(function, type) and any("__call__" in vars(each) for each in function.__mro__[:-1]):
         raise InvalidJob(

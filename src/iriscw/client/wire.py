@@ -27,6 +27,7 @@ from iriscw.proto.iriscw.v1 import (
     JobStatus,
     PoolStatus,
     PriorityBand,
+    Progress,
     SliceStatus,
     SubmitJobRequest,
     TaskState as WireTaskState,
@@ -56,6 +57,10 @@ def _amount(sent: Amount | None) -> model.AmountStatus:
     return model.AmountStatus(sent.cpu_milli, sent.memory_bytes, sent.disk_bytes, sent.gpu_count, sent.gpu_class)
 
 
+def _progress(sent: Progress | None) -> model.ProgressStatus | None:
+    return None if sent is None else model.ProgressStatus(sent.done_milli / 1000, sent.total_milli / 1000, sent.text)
+
+
 def job_status(sent: JobStatus) -> model.JobStatus:
     """Read a job's status."""
     return model.JobStatus(
@@ -78,6 +83,7 @@ def job_status(sent: JobStatus) -> model.JobStatus:
         started_at_ms=sent.started_at_ms,
         finished_at_ms=sent.finished_at_ms,
         suspended=sent.suspended,
+        progress=_progress(sent.progress),
     )
 
 
@@ -112,6 +118,7 @@ def task_status(sent: TaskStatus) -> model.TaskStatus:
         preemptions=sent.preemptions,
         worker_id=sent.worker_id,
         suspension=None if sent.suspension is None else task_suspension(sent.suspension),
+        progress=_progress(sent.progress),
     )
 
 

@@ -22,14 +22,19 @@ from typing import Any
 import anyio
 import attrs
 
+from iriscw.controller.progress import ProgressBoard
 from iriscw.jobs.meeting.messages import EndpointsChanged
 from iriscw.jobs.messages import JobChanged, TaskChanged
+from iriscw.jobs.model import JOB_TERMINAL, TASK_TERMINAL
 from iriscw.jobs.suspension.messages import SuspensionChanged
 from iriscw.nodes.messages import NodeChanged, OrderChanged
 
 MAX_VERSIONS = 20_000
 """Jobs whose version is kept: twice what one controller takes. A forgotten one continues at the highest forgotten."""
 
+
+ALL_JOBS = "jobs"
+"""By what name news of any job is waited for."""
 
 ALL_NODES = "nodes"
 """By what name news of any node is waited for."""
@@ -55,10 +60,41 @@ class Subscription:
         """Wake the waiter, now or when it next waits."""
         self._event.set()
 
+    @property
+    def rung(self) -> bool:
+        """Whether :meth:`wait` would return at once."""
+        return self._event.is_set()
+
     async def wait(self) -> None:
         """Sleep until rung. Look at the state *after* this returns: one ring may stand for many changes."""
         await self._event.wait()
         self._event = anyio.Event()
+
+
+class TaskEnds(Subscription):
+    """The ends of a job's tasks, for one who waits for them; those of one task if there is an ``only``."""
+
+    def __init__(self, only: int | None = None) -> None:
+        super().__init__()
+        self._only = only
+        self._news: dict[int, TaskChanged] = {}
+        self.over = False
+        """Whether the job is over. Look before :meth:`take`: no task ends after its job."""
+
+    def note(self, event: JobChanged | TaskChanged) -> None:
+        """Take an event of the job."""
+        if isinstance(event, TaskChanged):
+            if event.state in TASK_TERMINAL and self._only in (None, event.index):
+                self._news[event.index] = event
+                self.ring()
+        elif event.state in JOB_TERMINAL:
+            self.over = True
+            self.ring()
+
+    def take(self) -> tuple[TaskChanged, ...]:
+        """Return the ends since this was asked last."""
+        news, self._news = tuple(self._news.values()), {}
+        return news
 
 
 @attrs.frozen
@@ -79,22 +115,29 @@ class EventHub:
         self._report = report
         self._versions: collections.OrderedDict[str, int] = collections.OrderedDict()
         self._subscribed: dict[str, dict[Subscription, None]] = {}
+        self._ends: dict[str, dict[TaskEnds, None]] = {}
+        self.progress = ProgressBoard(self._job_changed)
+        """How far tasks are; who watches a job is rung when that changes."""
         self.job_changes: collections.Counter[str] = collections.Counter()
         """Events by the state that they announce."""
         self.task_changes: collections.Counter[str] = collections.Counter()
 
     def publish(self, event: Any) -> None:
         """Take one event from the runtime."""
+        if isinstance(event, JobChanged | TaskChanged):
+            self.progress.note(event)
+            for ends in self._ends.get(event.job_id, ()):
+                ends.note(event)
         if isinstance(event, JobChanged):
             self.job_changes[event.state.value] += 1
-            self._changed(event.job_id)
+            self._job_changed(event.job_id)
             if event.name:
                 self._named(event)
         elif isinstance(event, TaskChanged):
             self.task_changes[event.state.value] += 1
-            self._changed(event.job_id)
+            self._job_changed(event.job_id)
         elif isinstance(event, SuspensionChanged):
-            self._changed(event.job_id)
+            self._job_changed(event.job_id)
         elif isinstance(event, EndpointsChanged):
             self.ring(event.job_id)
         elif isinstance(event, OrderChanged):
@@ -109,6 +152,10 @@ class EventHub:
         self.ring(name_key(event.namespace, event.name))
         if event.namespace == event.job_id:
             self.ring(name_key("", event.name))
+
+    def _job_changed(self, job_id: str) -> None:
+        self._changed(job_id)
+        self.ring(ALL_JOBS)
 
     def _changed(self, job_id: str) -> None:
         self._versions[job_id] = self.version(job_id) + 1
@@ -141,3 +188,16 @@ class EventHub:
                 del waiting[subscription]
                 if not waiting:
                     del self._subscribed[name]
+
+    @contextlib.contextmanager
+    def ends(self, job_id: str, only: int | None = None) -> Iterator[TaskEnds]:
+        """Be told of the ends of a job's tasks while the block lasts; with ``only`` of that task's."""
+        subscription = TaskEnds(only)
+        self._ends.setdefault(job_id, {})[subscription] = None
+        try:
+            yield subscription
+        finally:
+            waiting = self._ends[job_id]
+            del waiting[subscription]
+            if not waiting:
+                del self._ends[job_id]

@@ -16,6 +16,9 @@ import attrs
 MAX_HEARTBEATS_PER_S = 250
 """Of all workers together, as far as the longest interval allows."""
 
+PROGRESS_MS = 1000
+"""Between two reports of one worker on how far its attempts are: what people who watch notice."""
+
 _NEWS = 8
 """An interval that differs by less than this part of it is none worth telling."""
 
@@ -37,6 +40,10 @@ class Heartbeats:
     def interval_ms(self, workers: int) -> int:
         """Return how often each of so many workers beats."""
         return min(self.longest_ms, max(self.shortest_ms, 1000 * workers // self.per_s))
+
+    def progress_ms(self, workers: int) -> int:
+        """Return how long each of so many workers waits before it tells again how far its attempts are."""
+        return max(PROGRESS_MS, 1000 * workers // self.per_s)
 
     def news_ms(self, told_ms: int, workers: int) -> int:
         """Return the interval that a worker is to be told, which was told ``told_ms``; 0 if that is good enough."""

@@ -130,7 +130,7 @@ def _ms(wall_ns: int | None) -> int:
     return (wall_ns or 0) // MILLISECOND
 
 
-def job_status(view: JobView, *, version: int, entrypoint: str) -> v1.JobStatus:
+def job_status(view: JobView, *, version: int, entrypoint: str, progress: v1.Progress | None = None) -> v1.JobStatus:
     """Write all that is known of a job."""
     reason = view.reason or view.pending_reason
     fault = view.fault or reason
@@ -155,6 +155,7 @@ def job_status(view: JobView, *, version: int, entrypoint: str) -> v1.JobStatus:
         preemptions=view.preemptions,
         entrypoint=entrypoint,
         suspended=view.suspended,
+        progress=progress,
     )
 
 
@@ -162,7 +163,7 @@ def _task_counts(counts: Iterable[tuple[TaskState, int]]) -> list[v1.TaskCount]:
     return [v1.TaskCount(state=v1.TaskState[state.name], count=count) for state, count in counts]
 
 
-def job_row(row: JobRow, version: int, pending_reason: str = "") -> v1.JobStatus:
+def job_row(row: JobRow, version: int, pending_reason: str = "", progress: v1.Progress | None = None) -> v1.JobStatus:
     """Write a job of a listing: what the registry knows without asking the job, and why its tasks wait.
 
     What it runs and what its tasks said is left out: a listing reads no stored file and asks no job.
@@ -186,6 +187,7 @@ def job_row(row: JobRow, version: int, pending_reason: str = "") -> v1.JobStatus
         failures=tally.failures,
         preemptions=tally.preemptions,
         suspended=tally.suspended,
+        progress=progress,
     )
 
 
@@ -196,7 +198,7 @@ def waits(row: JobRow) -> bool:
     return any(state is TaskState.PENDING for state, _ in row.tally.counts)
 
 
-def task_status(job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus:
+def task_status(job_id: str, row: TaskRow, pending_reason: str, progress: v1.Progress | None = None) -> v1.TaskStatus:
     """Write a task with its attempts, the newest first."""
     latest = () if row.attempt is None else (_attempt(row.attempt, row.attempt_reason),)
     return v1.TaskStatus(
@@ -209,6 +211,7 @@ def task_status(job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus
         preemptions=row.preemptions,
         worker_id=row.worker_id,
         suspension=None if row.suspension is None else task_suspension(row.suspension),
+        progress=progress,
     )
 
 

@@ -13,6 +13,12 @@ from attrs import validators
 
 MIB = 1 << 20
 
+MAX_PROGRESS_CHARS = 200
+"""Of what a task says about how far it is: a line of a terminal."""
+
+MAX_PROGRESS_MILLI = 1000 << 53
+"""Of what a task counts, in thousandths: 2**53 is the largest exact number in any language."""
+
 MAX_RESULT_BYTES = 18 * MIB
 """One attempt's result as it travels and is stored, in chunks: 16 MiB of pickle (``iriscw.task.result``), the frame
 around it, and its summary, whose two texts take at most 1.5 MiB of JSON. Worker and controller hold to the same."""

@@ -125,6 +125,11 @@ def _pickled(whole: object, function: Callable[..., Any], args: Sequence[Any], k
     return data
 
 
+def culprit_of(label: str, value: object) -> str:
+    """Name the innermost part of a value that cannot be pickled by itself; ``label`` is how the value is called."""
+    return _first_culprit(iter(((label, value),)), MAX_SEARCH_DEPTH) or label
+
+
 def _first_culprit(parts: Iterator[tuple[str, Any]], depth: int) -> str | None:
     """Name the innermost part that cannot be pickled by itself."""
     for label, value in parts:

@@ -1,5 +1,6 @@
 """The clients' door: who may do what, repeated calls, waiting, bundles, listings, errors by name."""
 
+import asyncio
 import hashlib
 from types import SimpleNamespace
 
@@ -11,12 +12,15 @@ from iriscw._errors import ActorRestarted, InvalidArgument
 from iriscw.bundles.pack import BundleTooLarge
 from iriscw.controller.doors import clients
 from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.clients import ClientDoor
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
+from iriscw.controller.events import EventHub
 from iriscw.fleet.messages import ReopenGroup
 from iriscw.fleet.model import NoSuchGroup
 from iriscw.jobs.errors import ImageNotSupported, JobExists, KeyReused, NoSuchJob, PythonNotSupported, TooManyJobs
 from iriscw.jobs.job.queries import OWN_STATE
-from iriscw.jobs.messages import ExplainJobs, JobReasons
+from iriscw.jobs.messages import ExplainJobs, JobChanged, JobReasons
+from iriscw.jobs.model import JobState
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, Unauthenticated
@@ -417,3 +421,25 @@ async def test_endpoints_are_told_as_they_change(world: World) -> None:
         channel.server_stream(CLIENTS + "WatchEndpoints", once, v1.EndpointsUpdate) as updates,
     ):
         assert [update.over async for update in updates] == [[0]]
+
+
+async def test_who_watches_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hears at once, and of each change twice: when it comes, and when listings have heard of it. Else nothing."""
+    monkeypatch.setattr(clients, "LISTED_AFTER_S", 0.01)
+    hub, door = EventHub(0, lambda _: None), ClientDoor.__new__(ClientDoor)
+    vars(door).update(_hub=hub, _access=SimpleNamespace(admin=lambda: None))
+    told = door.watch_jobs(v1.WatchJobsRequest())
+    for _ in range(3):
+        for _ in range(2):
+            await anext(told)
+        waiting = asyncio.ensure_future(anext(told))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        for _ in range(50):
+            hub.publish(JobChanged("job-a", JobState.RUNNING, "", 0))
+        await waiting
+        await anext(told)
+        hub.publish(JobChanged("job-a", JobState.RUNNING, "", 0))
+    await told.aclose()
+    assert not hub._subscribed

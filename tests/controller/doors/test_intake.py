@@ -506,3 +506,28 @@ async def test_a_controller_that_stood_still(desk: Desk, monkeypatch: pytest.Mon
     assert desk.told() == []
     await desk.chunk()
     assert [seen.ending for seen in desk.told()] == [Ending.SUCCEEDED]
+
+
+async def test_progress_is_believed_of_ones_own(desk: Desk) -> None:
+    """What a worker says of others' attempts is passed over; what no task can have said ends its stream."""
+
+    def report(uid: str, done: int, text: str = "", times: int = 1) -> v1.ProgressReports:
+        progress = v1.Progress(done_milli=done, total_milli=9, text=text)
+        return v1.ProgressReports(reports=[v1.ProgressReport(attempt_uid=uid, progress=progress)] * times)
+
+    board = desk.intake._progress
+    desk.intake.take_progress(report(OTHERS, 1), desk.connection)
+    desk.intake.take_progress(report(NOBODYS, 1), desk.connection)
+    nothing = v1.ProgressReport(attempt_uid=MINE)
+    desk.intake.take_progress(v1.ProgressReports(reports=[nothing]), desk.connection)
+    assert board.of_job(JOB) is None
+    desk.intake.take_progress(report(MINE, 2, "x" * 200), desk.connection)
+    said = board.of_task(JOB, 0, MINE)
+    assert said is not None
+    assert (said.done_milli, said.total_milli, len(said.text)) == (2, 9, 200)
+    with pytest.raises(InvalidArgument, check=that(names=MAX_HELD_ATTEMPTS)):
+        desk.intake.take_progress(report(MINE, 1, times=MAX_HELD_ATTEMPTS + 1), desk.connection)
+    for bad in (report(MINE, -1), report(MINE, 1 << 63), report(MINE, 1, "x" * 201)):
+        with pytest.raises(InvalidArgument, check=that(comes_from="intake.Intake._take_report")):
+            desk.intake.take_progress(bad, desk.connection)
+    assert desk.intake.strangers == 0, "a late word of an attempt that was forgotten is no lie"

@@ -1,11 +1,17 @@
-"""Which attempts a reader gets, and from where."""
+"""Which attempts a reader gets, and from where; and which results."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
-from iriscw.controller.doors.reading import LogReading
+from iriscw.controller.doors.reading import LogReading, results_as_tasks_end
+from iriscw.controller.events import EventHub
 from iriscw.controller.stores.logs import LogStore
+from iriscw.controller.stores.result_model import Reference
+from iriscw.controller.stores.results import ResultStore
+from iriscw.jobs.messages import JobChanged, ListTasks, TaskChanged, TaskPage, TaskRow
+from iriscw.jobs.model import Attempt, JobState, TaskState
 from iriscw.proto.iriscw import v1
 
 JOB = "job-aaaaaaaaaaaa"
@@ -65,3 +71,70 @@ async def test_a_tail_goes_on_after_a_break(store: LogStore) -> None:
     """A stream that is opened again goes on where it was: nothing before it, all that came meanwhile."""
     cursors = [v1.LogCursor(attempt_uid=uid(0, 1), offset=4)]
     assert await read(asked(store, tail_lines=1, cursors=cursors)) == [(0, 1, b"c\n"), (0, 2, TEXT), (1, 0, b"c\n")]
+
+
+class Ending:
+    """A job of three tasks, whose tasks end while somebody reads their results."""
+
+    def __init__(self, store: ResultStore) -> None:
+        """Begin with three that run."""
+        self.store, self.hub = store, EventHub(0, lambda _: None)
+        self.states = dict.fromkeys(range(3), TaskState.RUNNING)
+        self.over = False
+
+    async def ask(self, question: ListTasks) -> TaskPage:
+        """Give a page, as the job does."""
+        some = range(question.start, min(question.start + question.limit, 3))
+        rows = [
+            TaskRow(each, self.states[each], attempt=Attempt(uid(each, 0), 0, "w", "i", TaskState.RUNNING, 0))
+            for each in some
+        ]
+        return TaskPage(tuple(rows), some.stop if some.stop < 3 else -1, "")
+
+    async def is_over(self) -> bool:
+        """Whether the job is."""
+        return self.over
+
+    def result(self, only: int | None = None):
+        """Read."""
+        return results_as_tasks_end(self.store, self.hub, JOB, self.ask, self.is_over, only)
+
+    async def end(self, index: int, state: TaskState = TaskState.SUCCEEDED) -> None:
+        """Have a task end, with its index as its result."""
+        data = str(index).encode()
+        self.store.begin(JOB, index, 0, uid(index, 0))
+        await self.store.append(uid(index, 0), 0, data)
+        await self.store.settle(uid(index, 0), Reference(len(data), hashlib.sha256(data).hexdigest(), "3.11"))
+        self.states[index] = state
+        self.hub.publish(TaskChanged(JOB, index, state, uid(index, 0), "w", 0, True, 0))
+
+    def finish(self) -> None:
+        """Have the job end."""
+        self.over = True
+        self.hub.publish(JobChanged(JOB, JobState.SUCCEEDED, "", 0))
+
+
+async def test_results_as_tasks_end(tmp_path: Path) -> None:
+    """Those that are there first, then each as it comes, once; none of a task that failed; and the end of the job."""
+    job = Ending(await ResultStore.open(tmp_path))
+    await job.end(2)
+    reading = job.result()
+    assert (await anext(reading)).data == b"2"
+    await job.end(2)  # told once more, as a new incarnation of a job does
+    await job.end(1, TaskState.FAILED)
+    await job.end(0)
+    job.finish()
+    assert [part.data async for part in reading] == [b"0"]
+    assert [part.task_index async for part in job.result()] == [0, 2]
+    assert not job.hub._ends
+
+
+async def test_the_result_of_one_task(tmp_path: Path) -> None:
+    """It ends with that task, whatever the others do, and also if there is none."""
+    job = Ending(await ResultStore.open(tmp_path))
+    await job.end(0)
+    assert [part.data async for part in job.result(only=0)] == [b"0"]
+    await job.end(1, TaskState.FAILED)
+    assert [part.data async for part in job.result(only=1)] == []
+    job.finish()
+    assert [part.data async for part in job.result(only=2)] == []

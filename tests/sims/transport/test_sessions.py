@@ -67,7 +67,7 @@ class Quiet:
     """Stands in for the watch of files: these do not grow."""
 
     @contextmanager
-    def watching(self, _: Path) -> Iterator["Quiet"]:
+    def watching(self, _: Path, *, arrivals: bool = False) -> Iterator["Quiet"]:
         yield self
 
     def rearm(self) -> None:

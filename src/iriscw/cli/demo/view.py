@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 import attrs
 
 from iriscw.cli.demo.picture import Killed, Part, PictureLine, PictureProgress, Scene, Tone, draw
-from iriscw.cli.output import counts
+from iriscw.cli.output import can_redraw, counts
 from iriscw.client.model import JobStatus, LogLine, SliceStatus, TaskStatus
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ class DemoView(Protocol):
 
 def view_here(*, plain: bool, environment: Mapping[str, str] = os.environ) -> DemoView:
     """Return the live view where standard output is a terminal that can redraw its lines, else lines."""
-    can_draw = sys.stdout.isatty() and environment.get("TERM", "dumb") not in ("", "dumb", "unknown")
-    return LiveView() if can_draw and not plain else PlainView()
+    return LiveView() if can_redraw(environment) and not plain else PlainView()
 
 
 def check_line(claim: str, *, holds: bool) -> str:

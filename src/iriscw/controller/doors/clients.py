@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, nullcontext
 
+import anyio
 import anyio.lowlevel
 
 from iriscw._errors import InvalidArgument, OperationError
@@ -23,7 +24,7 @@ from iriscw.controller.doors.listing import JobPages, page_size
 from iriscw.controller.doors.rules import CLIENT_RULES
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
-from iriscw.controller.events import EventHub
+from iriscw.controller.events import ALL_JOBS, EventHub
 from iriscw.controller.stores.payloads import display_name
 from iriscw.controller.stores.stores import Stores
 from iriscw.controller.tokens import ControllerTokens
@@ -65,6 +66,9 @@ MAX_EXPLAIN_ASKS = 8
 UNEXPLAINED = "waits for a worker; asking for this job alone says why"
 """Of a job beyond these."""
 
+LISTED_AFTER_S = 1.2
+"""After a change, until a listing has certainly heard of it: jobs tell of their tasks once a second."""
+
 _INDEX = re.compile(r"\d{1,6}")
 
 
@@ -104,7 +108,7 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         self._access = access
         self._stores = stores
         self._hub = hub
-        self._pages = JobPages()
+        self._pages = JobPages(hub.progress.of_job)
 
     # Jobs
 
@@ -183,7 +187,8 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         except ObjectNotFound:
             name = ""
         known = self._hub.version(view.job_id) if version is None else version
-        return wire.job_status(view, version=known, entrypoint=name)
+        progress = self._hub.progress.of_job(view.job_id)
+        return wire.job_status(view, version=known, entrypoint=name, progress=progress)
 
     async def list_jobs(self, message: v1.ListJobsRequest) -> v1.ListJobsResponse:
         """Return a page of jobs, latest first."""
@@ -238,7 +243,8 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
                 room -= wire.said_chars(row)
                 if room < 0 and rows:
                     return v1.ListTasksResponse(tasks=rows, next_page_token=str(row.index))
-                rows.append(wire.task_status(view.job_id, row, page.pending_reason))
+                progress = self._hub.progress.of_task(view.job_id, row.index, row.uid)
+                rows.append(wire.task_status(view.job_id, row, page.pending_reason, progress))
         return v1.ListTasksResponse(tasks=rows, next_page_token=str(start) if start >= 0 else "")
 
     async def _tasks(self, job_id: str, question: ListTasks) -> TaskPage:
@@ -283,6 +289,21 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
                             yield await self._status(replace(view, pending_reason=why), version)
                         await events.wait()
 
+    async def watch_jobs(self, message: v1.WatchJobsRequest) -> AsyncIterator[v1.JobsChange]:
+        """Yield now, and whenever a listing may show something new; once more when that had time to come there."""
+        self._access.admin()
+        behind = True
+        with self._hub.subscribed(ALL_JOBS) as events:
+            while True:
+                yield v1.JobsChange()
+                if behind:  # an event tells when something changes, and none when listings have heard of it
+                    await anyio.sleep(LISTED_AFTER_S)
+                    behind = events.rung
+                else:
+                    behind = True
+                if behind:
+                    await events.wait()
+
     async def watch_endpoints(self, message: v1.WatchEndpointsRequest) -> AsyncIterator[v1.EndpointsUpdate]:
         """Yield where a job's tasks are reached, and each change, to the end."""
         principal = await self._access.client()
@@ -316,18 +337,28 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
                 yield batch
 
     async def get_results(self, message: v1.GetResultsRequest) -> AsyncIterator[v1.ResultPart]:
-        """Yield what the tasks returned, once the job is over."""
+        """Yield what the tasks returned, once the job is over; or as they end, or what one task did."""
         principal = await self._access.client()
         view = await self._access.view(message.job, principal)
-        ref = v1.JobRef(job_id=view.job_id, job_uid=view.uid)
-        with self._hub.subscribed(view.job_id) as events:
-            while (await self._access.view(ref, principal)).state not in JOB_TERMINAL:
-                await events.wait()
+        job_id, store, only = view.job_id, self._stores.results, message.task_index
+        ref = v1.JobRef(job_id=job_id, job_uid=view.uid)
+        if only is not None and not 0 <= only < view.spec.replicas:
+            raise InvalidArgument(f"{job_id} has no task {only}")
 
         async def ask(question: ListTasks) -> TaskPage:
-            return await self._tasks(view.job_id, question)
+            return await self._tasks(job_id, question)
 
-        async with aclosing(reading.results(self._stores.results, view.job_id, ask)) as parts:
+        async def is_over() -> bool:
+            return (await self._access.view(ref, principal)).state in JOB_TERMINAL
+
+        if only is not None or message.as_they_come:
+            found = reading.results_as_tasks_end(store, self._hub, job_id, ask, is_over, only)
+        else:
+            found = reading.results(store, job_id, ask)
+            with self._hub.subscribed(job_id) as events:
+                while not await is_over():
+                    await events.wait()
+        async with aclosing(found) as parts:
             async for part in parts:
                 yield part
 

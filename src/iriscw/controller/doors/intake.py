@@ -23,6 +23,7 @@ from iriscw._errors import InvalidArgument
 from iriscw.controller.doors.rules import MAX_HELD_ATTEMPTS
 from iriscw.controller.doors.streams import PendingEnd, WorkerConnection
 from iriscw.controller.granted_attempts import HeldAttempts
+from iriscw.controller.progress import ProgressBoard
 from iriscw.controller.stores.logs import AttemptLog, LogStore
 from iriscw.controller.stores.result_model import Reference, ResultVerdict
 from iriscw.controller.stores.results import ResultStore
@@ -30,6 +31,7 @@ from iriscw.jobs import wire
 from iriscw.jobs.model import AttemptEnd, Ending, Observation, Observed, Suspension, TaskState
 from iriscw.jobs.traits import Fault
 from iriscw.proto.iriscw import v1
+from iriscw.rpc.limits import MAX_PROGRESS_CHARS, MAX_PROGRESS_MILLI
 from iriscw.runtime.vocabulary import replace
 
 log = logging.getLogger(__name__)
@@ -58,9 +60,13 @@ class Intake:
         logs: takes log chunks.
         results: takes result chunks.
         held: which attempts each worker was given.
+        progress: takes how far they are.
     """
 
-    def __init__(self, logs: LogStore, results: ResultStore, held: HeldAttempts) -> None:
+    def __init__(
+        self, logs: LogStore, results: ResultStore, held: HeldAttempts, progress: ProgressBoard | None = None
+    ) -> None:
+        self._progress = progress or ProgressBoard()
         self._logs = logs
         self._results = results
         self._held = held
@@ -87,6 +93,28 @@ class Intake:
             log.warning(text, *connection.key, uid)
         connection.strangers += 1
         return None
+
+    def take_progress(self, sent: v1.ProgressReports, connection: WorkerConnection) -> None:
+        """Take how far attempts say that they are.
+
+        Raises:
+            InvalidArgument: no task could have said so, or there are more attempts than a worker has.
+        """
+        if len(sent.reports) > MAX_HELD_ATTEMPTS:
+            raise InvalidArgument(f"a worker holds at most {MAX_HELD_ATTEMPTS} attempts")
+        for report in sent.reports:
+            self._take_report(report, connection)
+
+    def _take_report(self, report: v1.ProgressReport, connection: WorkerConnection) -> None:
+        uid, said = report.attempt_uid, report.progress
+        known = self._logs.attempt(uid)
+        if known is None or said is None or not self._held.owns(connection.key, uid):
+            return  # nothing to wonder at: it may have been told to forget the attempt while this was on its way
+        if not all(0 <= each <= MAX_PROGRESS_MILLI for each in (said.done_milli, said.total_milli)):
+            raise InvalidArgument(f"progress is from 0 to {MAX_PROGRESS_MILLI} thousandths")
+        if len(said.text) > MAX_PROGRESS_CHARS:
+            raise InvalidArgument(f"progress has at most {MAX_PROGRESS_CHARS} characters of text, not {len(said.text)}")
+        self._progress.put(known.job_id, known.index, known.uid, said)
 
     async def take_log(self, chunk: v1.LogChunk, connection: WorkerConnection) -> None:
         """Store a piece of a log, and acknowledge it; pass the end on that waited for it.

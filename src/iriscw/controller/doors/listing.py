@@ -8,7 +8,7 @@ one whose job looks as it did is used as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import anyio.lowlevel
 import attrs
@@ -57,9 +57,14 @@ def _same(one: JobRow, other: JobRow) -> bool:
 
 
 class JobPages:
-    """Writes pages, and keeps the entries of the jobs that were listed last."""
+    """Writes pages, and keeps the entries of the jobs that were listed last.
 
-    def __init__(self) -> None:
+    Args:
+        progress: gives how far a job is; another progress comes with another version of the job.
+    """
+
+    def __init__(self, progress: Callable[[str], v1.Progress | None] = lambda _: None) -> None:
+        self._progress = progress
         self._entries: dict[str, _Entry] = {}
         self.written = 0
         """Entries that had to be written, since the start."""
@@ -89,7 +94,7 @@ class JobPages:
         if known is not None and known.version == version and known.reason == reason and _same(known.row, row):
             return known.content
         # A page of one job is what that job adds to any page: repeated fields of messages are joined end to end.
-        content = encode(v1.ListJobsResponse(jobs=[wire.job_row(row, version, reason)]))
+        content = encode(v1.ListJobsResponse(jobs=[wire.job_row(row, version, reason, self._progress(row.job_id))]))
         self.written += 1
         self._entries.pop(row.job_id, None)
         self._entries[row.job_id] = _Entry(row, version, reason, content)

@@ -1,4 +1,4 @@
-"""Streams of what is stored: logs as they grow, results when a job has ended.
+"""Streams of what is stored: logs as they grow, results when a job has ended, or each when its task has.
 
 A follower sleeps until the log store or a job's event rings; it never polls. The order at the end is what INV-J8
 asks for: a job is shown as over only when its last log lines are stored, so a follower that has seen the end reads
@@ -16,6 +16,7 @@ from iriscw.controller.events import EventHub
 from iriscw.controller.stores.logs import AttemptLog, LogStore
 from iriscw.controller.stores.results import ResultStore
 from iriscw.jobs.messages import MAX_PAGE, ListTasks, TaskPage
+from iriscw.jobs.model import TASK_TERMINAL, TaskState
 from iriscw.proto.iriscw import v1
 
 BATCH_BYTES = 256 << 10
@@ -145,18 +146,61 @@ async def results(store: ResultStore, job_id: str, ask: Ask) -> AsyncGenerator[v
     while start >= 0:
         page = await ask(ListTasks(start, MAX_PAGE))
         for row in page.rows:
-            result = await store.find(job_id, row.uid) if row.uid else None
-            if result is None or result.reference is None:
-                continue
-            known = result.reference
-            reference = v1.ResultRef(
-                size_bytes=known.size_bytes, sha256=bytes.fromhex(known.sha256), python_version=known.python
-            )
-            offset = 0
-            async with aclosing(store.read(result)) as data:
-                async for piece in data:
-                    for begin in range(0, max(1, len(piece)), BATCH_BYTES):  # also of none there is one part
-                        batch = piece[begin : begin + BATCH_BYTES]
-                        yield v1.ResultPart(task_index=row.index, offset=offset, data=batch, result=reference)
-                        offset += len(batch)
+            async with aclosing(_result(store, job_id, row.index, row.uid)) as parts:
+                async for part in parts:
+                    yield part
         start = page.next
+
+
+async def results_as_tasks_end(
+    store: ResultStore, hub: EventHub, job_id: str, ask: Ask, is_over: IsOver, only: int | None = None
+) -> AsyncGenerator[v1.ResultPart, None]:
+    """Yield the result of each task that succeeds, each once, up to the job's end; with ``only`` that task's alone.
+
+    Raises:
+        ResultStoreBroken, StoredDamaged, StoreAccessDenied, StoreUnreachable: see ``ResultStore.read``.
+    """
+    given: dict[int, None] = {}
+    start, size = (0, MAX_PAGE) if only is None else (only, 1)
+    with hub.ends(job_id, only) as ends:
+        ends.over = await is_over()  # those before it are found by the look below, and later ones told
+        while start >= 0:
+            page = await ask(ListTasks(start, size))
+            for row in page.rows:
+                if row.state in TASK_TERMINAL:
+                    given[row.index] = None
+                if row.state is TaskState.SUCCEEDED:
+                    async with aclosing(_result(store, job_id, row.index, row.uid)) as parts:
+                        async for part in parts:
+                            yield part
+            start = page.next if only is None else -1
+        while only not in given:
+            over = ends.over
+            for end in ends.take():
+                if end.index not in given:
+                    given[end.index] = None
+                    if end.state is TaskState.SUCCEEDED:
+                        async with aclosing(_result(store, job_id, end.index, end.uid)) as parts:
+                            async for part in parts:
+                                yield part
+            if over:
+                return
+            await ends.wait()
+
+
+async def _result(store: ResultStore, job_id: str, index: int, uid: str) -> AsyncGenerator[v1.ResultPart, None]:
+    """Yield the result of an attempt, if it has one."""
+    result = await store.find(job_id, uid) if uid else None
+    if result is None or result.reference is None:
+        return
+    known = result.reference
+    reference = v1.ResultRef(
+        size_bytes=known.size_bytes, sha256=bytes.fromhex(known.sha256), python_version=known.python
+    )
+    offset = 0
+    async with aclosing(store.read(result)) as data:
+        async for piece in data:
+            for begin in range(0, max(1, len(piece)), BATCH_BYTES):  # also of none there is one part
+                batch = piece[begin : begin + BATCH_BYTES]
+                yield v1.ResultPart(task_index=index, offset=offset, data=batch, result=reference)
+                offset += len(batch)

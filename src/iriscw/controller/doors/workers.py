@@ -52,6 +52,7 @@ from iriscw.controller.doors.streams import Switchboard, WorkerConnection
 from iriscw.controller.errors import NoSuchBundle
 from iriscw.controller.granted_attempts import HeldAttempts
 from iriscw.controller.heartbeats import Heartbeats
+from iriscw.controller.progress import ProgressBoard
 from iriscw.controller.stores.logs import Named
 from iriscw.controller.stores.stores import Stores
 from iriscw.controller.tokens import ControllerTokens, WorkerPrincipal
@@ -122,6 +123,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         actors: gives the actors, once the door is open.
         switchboard: where the streams of workers meet the sessions of their links.
         gate: how many shake hands at a time. Default: one with the usual bounds.
+        progress: takes how far attempts are.
     """
 
     method_rules = WORKER_RULES
@@ -136,12 +138,13 @@ class WorkerDoor(v1.WorkerServiceBase):
         actors: Callable[[], ActorSystem],
         switchboard: Switchboard | None = None,
         gate: AdmissionGate | None = None,
+        progress: ProgressBoard | None = None,
     ) -> None:
         self._settings = settings
         self._stores = stores
         self._held = held
         self._tokens = tokens
-        self.intake = Intake(stores.logs, stores.results, held)
+        self.intake = Intake(stores.logs, stores.results, held, progress)
         self.gate = gate or AdmissionGate()
         self.switchboard = Switchboard() if switchboard is None else switchboard
         self.ordering = Turnstile(ORDERS_PER_TURN)
@@ -277,6 +280,7 @@ class WorkerDoor(v1.WorkerServiceBase):
             heartbeat_interval_ms=connection.heartbeat_ms,
             lease_ms=settings.lease_ms,
             window_bytes=settings.window_bytes,
+            progress_interval_ms=settings.heartbeats.progress_ms(len(self.switchboard)),
         )
 
     def _tell_fleet(self, connection: WorkerConnection, message: WorkerSeen | WorkerHungUp) -> None:
@@ -333,6 +337,8 @@ class WorkerDoor(v1.WorkerServiceBase):
         elif message.heartbeat is not None:
             await self._acknowledge(message.heartbeat, connection)
             await intake.pass_time(connection)
+        elif message.progress is not None:
+            intake.take_progress(message.progress, connection)
         elif message.observed is not None:
             await connection.report(Observed((await intake.observation(message.observed, connection),)))
             self._tell_of_suspensions([message.observed])

@@ -46,6 +46,7 @@ class JobsParts(Parts):
             tokens=context.tokens,
             actors=access.actors,
             switchboard=context.workers,
+            progress=hub.progress,
         )
         self._reasons = WaitingReasons(access, hub)
         self._clients = ClientDoor(

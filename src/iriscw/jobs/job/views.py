@@ -158,6 +158,7 @@ def waiting_state(spec: JobSpec, verdict: JobState) -> TaskState:
 
 _CULPRITS = {
     JobState.FAILED: (TaskState.FAILED,),
+    JobState.SUCCEEDED: (TaskState.FAILED,),  # as many as it may have
     JobState.WORKER_FAILED: (TaskState.WORKER_FAILED, TaskState.PREEMPTED),
     JobState.UNSCHEDULABLE: (TaskState.UNSCHEDULABLE,),
 }
@@ -172,7 +173,8 @@ def reason_of(ledger: JobLedger, verdict: JobState) -> str:
     first = ledger.tasks[min(indexes)].attempt
     assert first is not None
     said = first.reason or (f"exit code {first.exit_code}" if first.exit_code is not None else "no reason given")
-    return f"{len(indexes)} of {ledger.spec.replicas} tasks; task {min(indexes)}: {said}"
+    what = "tasks failed" if verdict is JobState.SUCCEEDED else "tasks"
+    return f"{len(indexes)} of {ledger.spec.replicas} {what}; task {min(indexes)}: {said}"
 
 
 def over(ledger: JobLedger) -> bool:

@@ -7,6 +7,9 @@ not take waits in the file.
 
 An acknowledgement names the end of what the store holds. One behind what was acknowledged before says that the store
 lost bytes, one beyond what was sent that it had them already: both times sending goes on from there.
+
+How far tasks say that they are (:mod:`iriscw.task.progress`) is sent beside that: of all that have said something new
+in one message, as often as the controller allows, and neither acknowledged nor sent again.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from iriscw._errors import OperationError
 from iriscw.jobs.model import Observation
 from iriscw.jobs.traits import Fault
 from iriscw.proto.iriscw import v1
+from iriscw.task.environment import PRIVATE_FOLDER, WORK_FOLDER
+from iriscw.task.progress import INTERVAL_S, TaskProgress, read_progress
 from iriscw.worker.drivers.desk import DeskEntry, result_facts, unreadable
 from iriscw.worker.inotify import FileWatch, Growth
 from iriscw.worker.ports import ResultUnreadable
@@ -37,6 +42,9 @@ CHUNK_BYTES = 256 << 10
 """The largest piece, as the protocol says."""
 
 DEFAULT_WINDOW_BYTES = 1 << 20
+PROGRESS_EVERY_S = INTERVAL_S
+"""Between two looks at what one attempt says, however often its program writes."""
+
 STALLED_S = 30.0
 """How long an end waits for a log that the controller does not acknowledge: it may not want it any more."""
 
@@ -101,6 +109,7 @@ class Shipping:
         window_bytes: what of one log may be unacknowledged.
         send: puts a message on the stream; waits for room.
         tasks: where the shipments run.
+        progress_s: between two messages that say how far attempts are; 0: none is wanted.
     """
 
     def __init__(
@@ -110,7 +119,12 @@ class Shipping:
         window_bytes: int,
         send: Send,
         tasks: anyio.abc.TaskGroup,
+        progress_s: float = 0.0,
     ) -> None:
+        self._progress_s = progress_s
+        self._said: dict[str, TaskProgress] = {}
+        """What attempts have said that was not sent yet."""
+        self._says = anyio.Event()
         self._table = table
         self._watch = watch
         self._window_bytes = max(1, window_bytes or DEFAULT_WINDOW_BYTES)
@@ -128,6 +142,8 @@ class Shipping:
         shipment = Shipment(uid, held, self._window_bytes, held.log_acked, held.result_acked)
         self._shipments[uid] = shipment
         self._tasks.start_soon(self._ship, shipment, name=f"shipment of {uid}")
+        if self._progress_s > 0:
+            self._tasks.start_soon(self._hear_progress, shipment, name=f"progress of {uid}")
 
     def log_ack(self, uid: str, offset: int) -> None:
         """Pass an acknowledgement on."""
@@ -170,6 +186,7 @@ class Shipping:
 
     def forget(self, uid: str) -> None:
         """The attempt was released: nobody waits for the rest."""
+        self._said.pop(uid, None)
         shipment = self._shipments.pop(uid, None)
         if shipment is not None:
             shipment.finish()
@@ -225,6 +242,43 @@ class Shipping:
                 return
             else:
                 await _first(growth.wait, held.ended.wait, moved.wait)
+
+    async def tell_progress(self) -> None:
+        """Send how far attempts are, until cancelled."""
+        while True:
+            await self._says.wait()
+            self._says = anyio.Event()
+            said, self._said = self._said, {}
+            if not said:  # those that spoke were forgotten
+                continue
+            reports = [
+                v1.ProgressReport(attempt_uid=uid, progress=v1.Progress(**attrs.asdict(each)))
+                for uid, each in said.items()
+            ]
+            await self._send(v1.WorkerMessage(progress=v1.ProgressReports(reports=reports)))
+            await anyio.sleep(self._progress_s)
+
+    async def _hear_progress(self, shipment: Shipment) -> None:
+        """Take note of how far an attempt is, whenever it says so, until it has ended."""
+        held, folder = shipment.held, shipment.held.running.stdout.parent
+        work, last = folder / WORK_FOLDER, None
+        try:
+            with self._watch.watching(work / PRIVATE_FOLDER, arrivals=True) as arrivals:
+                while not shipment.over:
+                    arrivals.rearm()
+                    ended = held.ended.is_set()  # looked at before reading: what was said before it is read below
+                    said = await anyio.to_thread.run_sync(read_progress, folder, work)
+                    if said is not None and said != last:
+                        self._said[shipment.uid] = last = said
+                        self._says.set()
+                        with anyio.move_on_after(PROGRESS_EVERY_S):
+                            await _first(held.ended.wait, shipment.acked.wait)
+                    if ended:
+                        return
+                    await _first(arrivals.wait, held.ended.wait, shipment.acked.wait)  # finish() sets the latter
+        except OSError as error:
+            if error.errno not in _NOT_A_LOG:  # else the program has removed the folder
+                log.warning("the progress of attempt %s cannot be told: %s", shipment.uid, error)
 
     async def _ship_result(self, shipment: Shipment, result: bytes) -> None:
         while not shipment.over and shipment.result_sent < len(result):

@@ -92,7 +92,10 @@ class ControllerStream:
             if first.welcome is None:
                 raise NotWelcomed("the controller answered the worker's hello with neither a welcome nor a refusal")
             async with alongside() as tasks:
-                shipping = Shipping(self._desk.held, self._watch, first.welcome.window_bytes, call.send, tasks)
+                progress_s = max(0, first.welcome.progress_interval_ms) / 1000
+                window = first.welcome.window_bytes
+                shipping = Shipping(self._desk.held, self._watch, window, call.send, tasks, progress_s)
+                tasks.start_soon(shipping.tell_progress)
                 tasks.start_soon(self._upward, call, port, shipping, tasks)
                 await port.send(wire.welcomed(first.welcome))
                 await self._downward(call, port, shipping)

@@ -102,6 +102,7 @@ __all__ = (
     "JobRef",
     "JobState",
     "JobStatus",
+    "JobsChange",
     "ListActorsRequest",
     "ListActorsResponse",
     "ListCheckpointsRequest",
@@ -159,6 +160,9 @@ __all__ = (
     "ProcessExit",
     "ProcessNumbers",
     "ProcessRef",
+    "Progress",
+    "ProgressReport",
+    "ProgressReports",
     "PutBundleRequest",
     "PutBundleResponse",
     "RefusalReason",
@@ -212,6 +216,7 @@ __all__ = (
     "WatchEndpointsRequest",
     "WatchHostedActorRequest",
     "WatchJobRequest",
+    "WatchJobsRequest",
     "WatchOperationRequest",
     "WatchOrderRequest",
     "Welcome",
@@ -2830,6 +2835,16 @@ default_message_pool.register_message("iriscw.v1", "GetJobRequest", GetJobReques
 class GetResultsRequest(betterproto2.Message):
     job: "JobRef | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
+    task_index: "int | None" = betterproto2.field(2, betterproto2.TYPE_INT32, optional=True)
+    """
+    Only this task's, as soon as the task is over. Controllers of earlier versions give all, at the job's end.
+    """
+
+    as_they_come: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    As tasks succeed, in that order, up to the job's end. Controllers of earlier versions wait for the job's end.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "GetResultsRequest", GetResultsRequest)
 
@@ -3040,6 +3055,14 @@ default_message_pool.register_message("iriscw.v1", "JobRef", JobRef)
 
 
 @dataclass(eq=False, repr=False)
+class JobsChange(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message("iriscw.v1", "JobsChange", JobsChange)
+
+
+@dataclass(eq=False, repr=False)
 class JobStatus(betterproto2.Message):
     job_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -3098,6 +3121,12 @@ class JobStatus(betterproto2.Message):
     suspended: "int" = betterproto2.field(19, betterproto2.TYPE_INT32)
     """
     Tasks that are on no worker, as their state lies in a checkpoint. Their state is what it was.
+    """
+
+    progress: "Progress | None" = betterproto2.field(20, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Of its tasks together, as far as they tell, with the text of the one that told last; total 0: one does not know its own.
+    Absent: none tells, or the job is over.
     """
 
 
@@ -4047,6 +4076,54 @@ default_message_pool.register_message("iriscw.v1", "ProcessRef", ProcessRef)
 
 
 @dataclass(eq=False, repr=False)
+class Progress(betterproto2.Message):
+    """
+    How far a task is, in its own words. Volatile: nothing of it is kept on a disk of the controller's.
+    """
+
+    done_milli: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+    """
+    In thousandths of whatever the task counts.
+    """
+
+    total_milli: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    0: not known.
+    """
+
+    text: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    At most 200 characters.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "Progress", Progress)
+
+
+@dataclass(eq=False, repr=False)
+class ProgressReport(betterproto2.Message):
+    attempt_uid: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    progress: "Progress | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+
+
+default_message_pool.register_message("iriscw.v1", "ProgressReport", ProgressReport)
+
+
+@dataclass(eq=False, repr=False)
+class ProgressReports(betterproto2.Message):
+    """
+    How far attempts say that they are: those that have said something new, each with the latest. Sent as often as the
+    Welcome allows, and of all attempts once on each stream.
+    """
+
+    reports: "list[ProgressReport]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
+
+
+default_message_pool.register_message("iriscw.v1", "ProgressReports", ProgressReports)
+
+
+@dataclass(eq=False, repr=False)
 class PutBundleRequest(betterproto2.Message):
     """
     A header, then the bytes in order. At most 256 KiB of data each.
@@ -4885,6 +4962,11 @@ class TaskStatus(betterproto2.Message):
     Not there while it is not suspended, and nobody is about to.
     """
 
+    progress: "Progress | None" = betterproto2.field(10, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Of its latest attempt. Absent: it tells nothing, or the job is over.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "TaskStatus", TaskStatus)
 
@@ -5125,6 +5207,14 @@ default_message_pool.register_message("iriscw.v1", "WatchJobRequest", WatchJobRe
 
 
 @dataclass(eq=False, repr=False)
+class WatchJobsRequest(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message("iriscw.v1", "WatchJobsRequest", WatchJobsRequest)
+
+
+@dataclass(eq=False, repr=False)
 class WatchOperationRequest(betterproto2.Message):
     operation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -5164,6 +5254,11 @@ class Welcome(betterproto2.Message):
     window_bytes: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
     """
     How many bytes of one attempt's log, or of its result, may be on the way without an ack.
+    """
+
+    progress_interval_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
+    """
+    How long the worker waits between two ProgressReports; 0: the controller takes none.
     """
 
 
@@ -5211,6 +5306,10 @@ class WorkerMessage(betterproto2.Message):
     result: "ResultChunk | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True, group="message")
 
     goodbye: "Goodbye | None" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, optional=True, group="message")
+
+    progress: "ProgressReports | None" = betterproto2.field(
+        8, betterproto2.TYPE_MESSAGE, optional=True, group="message"
+    )
 
 
 default_message_pool.register_message("iriscw.v1", "WorkerMessage", WorkerMessage)
@@ -5385,6 +5484,32 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
         ):
             yield response
 
+    async def watch_jobs(
+        self,
+        message: "WatchJobsRequest | None" = None,
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[JobsChange]":
+        """
+        A message at once, and one whenever a listing of the jobs may show something new: at most one a second or so. What is
+        new is asked for with ListJobs.
+        """
+
+        if message is None:
+            message = WatchJobsRequest()
+
+        async for response in self._unary_stream(
+            "/iriscw.v1.ControllerService/WatchJobs",
+            message,
+            JobsChange,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
     async def watch_endpoints(
         self,
         message: "WatchEndpointsRequest",
@@ -5503,7 +5628,7 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "AsyncIterator[ResultPart]":
         """
-        Return values of callables, in task order. Waits for the job's end.
+        Return values of callables. Waits for the job's end, and gives them in task order then, unless it is asked otherwise.
         """
 
         async for response in self._unary_stream(
@@ -6404,6 +6529,15 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
         yield JobStatus()
 
+    async def watch_jobs(self, message: "WatchJobsRequest") -> "AsyncIterator[JobsChange]":
+        """
+        A message at once, and one whenever a listing of the jobs may show something new: at most one a second or so. What is
+        new is asked for with ListJobs.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield JobsChange()
+
     async def watch_endpoints(self, message: "WatchEndpointsRequest") -> "AsyncIterator[EndpointsUpdate]":
         """
         Where the running tasks of a job are reached, and what changes of that.
@@ -6445,7 +6579,7 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
 
     async def get_results(self, message: "GetResultsRequest") -> "AsyncIterator[ResultPart]":
         """
-        Return values of callables, in task order. Waits for the job's end.
+        Return values of callables. Waits for the job's end, and gives them in task order then, unless it is asked otherwise.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -6614,6 +6748,15 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         assert request is not None
         await self._call_rpc_handler_server_stream(
             self.watch_job,
+            stream,
+            request,
+        )
+
+    async def __rpc_watch_jobs(self, stream: "grpclib.server.Stream[WatchJobsRequest, JobsChange]") -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        await self._call_rpc_handler_server_stream(
+            self.watch_jobs,
             stream,
             request,
         )
@@ -6844,6 +6987,12 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_STREAM,
                 WatchJobRequest,
                 JobStatus,
+            ),
+            "/iriscw.v1.ControllerService/WatchJobs": grpclib.const.Handler(
+                self.__rpc_watch_jobs,
+                grpclib.const.Cardinality.UNARY_STREAM,
+                WatchJobsRequest,
+                JobsChange,
             ),
             "/iriscw.v1.ControllerService/WatchEndpoints": grpclib.const.Handler(
                 self.__rpc_watch_endpoints,
