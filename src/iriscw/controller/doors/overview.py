@@ -18,8 +18,8 @@ from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.listing import page_size
 from iriscw.controller.doors.rules import CLUSTER_RULES
 from iriscw.controller.doors.streams import Switchboard
-from iriscw.fleet.messages import DescribeFleet, ReopenGroup
-from iriscw.fleet.model import FleetDescription, GroupConfig, SliceRow
+from iriscw.fleet.messages import DescribeFleet, ExplainDemand, ReopenGroup
+from iriscw.fleet.model import FleetDescription, GroupConfig, GroupDemand, SliceRow
 from iriscw.fleet.wire import pool_status, slice_status
 from iriscw.jobs.messages import MAX_PAGE, JobPage, ListJobs, SchedulerFigures, SchedulerStatistics
 from iriscw.journal.port import Journal, JournalStatus
@@ -113,7 +113,13 @@ class Overview:
         """Return a page of scale groups and the token of the next."""
         fleet = await self.fleet()
         rows = sorted((row for row in fleet.groups if row.group > after), key=lambda row: row.group)
-        page = [pool_status(row, self._facts.groups.get(row.group), fleet.slices) for row in rows[:size]]
+        asked = ExplainDemand(tuple(row.group for row in rows[:size]))
+        told: tuple[GroupDemand, ...] = await self._access.ask("/fleet", asked)
+        demand = {each.group: each for each in told}
+        page = [
+            pool_status(row, self._facts.groups.get(row.group), fleet.slices, demand.get(row.group))
+            for row in rows[:size]
+        ]
         return page, rows[size - 1].group if len(rows) > size else ""
 
     async def cluster(self, version: str) -> v1.ClusterStatus:
