@@ -143,15 +143,15 @@ def _passes_on(placed: PlacedDemand, offer: GroupOffer, asked: int) -> str:
     later = [round_ for group, round_ in placed.shares if placed.order.index(group) > mine]
     if not placed.left and not later:
         return "those before it take the rest"
-    if not placed.left and all(round_ in (Round.IDLE, Round.ABSORBING) for round_ in later):
-        return "slices that are there or on their way elsewhere come before new ones"
     if not offer.availability.accepts:
         return _closed(offer)
     if not offer.room:
         return "it takes nothing now" + (f" ({offer.reason})" if offer.reason else "")
     if offer.room == asked:
         return "other demand takes all that it could ask for"
-    if spreads(placed.entry) and not placed.left:
+    if not placed.left and all(round_ in (Round.IDLE, Round.ABSORBING) for round_ in later):
+        return "slices that are there or on their way elsewhere come before new ones"
+    if not placed.left and spreads(placed.entry):
         return "its gangs need fewer new slices elsewhere"
     return "no whole gang fits into what it could still ask for"
 
