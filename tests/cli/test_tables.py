@@ -85,7 +85,9 @@ SLICES = [
         (WorkerStatus(WORKER, "i", True, "10.0.0.1:1", AMOUNT, AMOUNT, 128),) * 16,
     )
 ]  # fmt: skip
-DEMAND = PoolDemand("demand-0123456789ab", AMOUNT, 4096, 2048, SENTENCE, (PoolPassed("h100-spot", SENTENCE),), 1)
+DEMAND = PoolDemand(
+    "demand-0123456789ab", AMOUNT, 4096, 2048, SENTENCE, (PoolPassed("h100-spot", SENTENCE),), 1, (JOB,)
+)
 POOLS = [
     PoolStatus(
         GROUP, "QUOTA_EXCEEDED", SENTENCE, 0, 128, 64, dict.fromkeys(("REQUESTING", "BOOTING", "READY"), 21), AMOUNT,

@@ -60,6 +60,7 @@ def test_demand_goes_where_the_policy_says(cluster):
     (here,), (there,) = cheap.demand, dear.demand
     assert (here.tasks, here.takes, here.each.cpu_milli) == (1, 0, 1000)
     assert (cheap.routed_tasks, cheap.quota_pool, cheap.quota_used_up_by) == (0, "ours", "")
+    assert here.job_ids == (big.id,)
     assert here.why == "at max_slices (it has 1 of at most 1 slices)"
     assert (there.demand_id, there.why) == (here.demand_id, "the routing policy leaves it out now")
     assert [(each.scale_group, each.why) for each in there.before] == [("cheap", here.why)]

@@ -37,7 +37,10 @@ def test_demand_and_quota_of_a_group_are_sent() -> None:
     row = GroupRow("g", Availability.QUOTA_EXCEEDED, "", 1, 1, 1, 0, 4, 0, quota_used_up_by="h")
     config = GroupConfig("g", Capacity(1000, 1), quota_pool="q")
     routed = RoutedDemand("d", Capacity(500, 1), 3, 2, "so", (("h", "full"),), 7 * MILLISECOND)
-    read = read_pool(wire.pool_status(row, config, (), GroupDemand("g", 2, 5, (routed,))))
+    demand = GroupDemand("g", 2, 5, (routed,))
+    read = read_pool(wire.pool_status(row, config, (), demand, {"d": ("job-1",), "e": ("job-2",)}))
     assert (read.quota_pool, read.quota_used_up_by, read.routed_tasks, read.demand_count) == ("q", "h", 2, 5)
-    assert read.demand == (PoolDemand("d", AmountStatus(500, 1), 3, 2, "so", (PoolPassed("h", "full"),), 7),)
+    assert read.demand == (
+        PoolDemand("d", AmountStatus(500, 1), 3, 2, "so", (PoolPassed("h", "full"),), 7, ("job-1",)),
+    )
     assert read_pool(wire.pool_status(row, config, ())).demand == ()

@@ -116,6 +116,7 @@ class DemandAtGroup:
     why: str
     before: tuple[PoolPassed, ...]
     since_ms: int
+    job_ids: tuple[str, ...]
 
     @classmethod
     def of(cls, group: PoolStatus, demand: PoolDemand) -> DemandAtGroup:
@@ -131,7 +132,7 @@ def demand(*, scale_group: str, form: str, address: str | None, token_file: Path
     """List the tasks that wait, by shape, at each group that could run them: what it takes, and why not more.
 
     The groups of one demand stand in the order in which they are tried. Of each group the first 20 are listed, those
-    first that it takes.
+    first that it takes. JOBS are the first three whose tasks they are.
     """
     now_ms = time.time_ns() // 1_000_000
 
@@ -151,6 +152,7 @@ def demand(*, scale_group: str, form: str, address: str | None, token_file: Path
             {
                 "DEMAND": lambda each: each.demand_id,
                 "EACH": lambda each: _amount(each.each),
+                "JOBS": lambda each: ", ".join(each.job_ids),
                 "FOR": lambda each: age(each.since_ms, now_ms),
                 "GROUP": lambda each: each.scale_group,
                 "TAKES": lambda each: f"{each.takes}/{each.tasks}",

@@ -271,6 +271,8 @@ class PoolDemand:
     """The groups that were tried before this one, in order; the first five."""
     since_ms: int = 0
     """Since when demand of this shape is there."""
+    job_ids: tuple[str, ...] = ()
+    """Jobs whose tasks they are: the first three. None where they come back from being suspended."""
 
 
 @attrs.frozen

@@ -190,6 +190,7 @@ def _pool_demand(sent: PoolDemand) -> model.PoolDemand:
         why=sent.why,
         before=tuple(model.PoolPassed(each.scale_group, each.why) for each in sent.before),
         since_ms=sent.since_ms,
+        job_ids=tuple(sent.job_ids),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from iriscw.cloud.wire import amount
@@ -16,6 +17,8 @@ from iriscw.fleet.model import (
 )
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import MILLISECOND
+
+NOBODYS: Mapping[str, tuple[str, ...]] = {}
 
 _SLICE_STATES = {
     SliceState.REQUESTED: v1.SliceState.REQUESTING,
@@ -56,9 +59,13 @@ def slice_status(row: SliceRow, workers: list[v1.WorkerStatus]) -> v1.SliceStatu
 
 
 def pool_status(
-    row: GroupRow, group: GroupConfig | None, slices: tuple[SliceRow, ...], demand: GroupDemand | None = None
+    row: GroupRow,
+    group: GroupConfig | None,
+    slices: tuple[SliceRow, ...],
+    demand: GroupDemand | None = None,
+    jobs: Mapping[str, tuple[str, ...]] = NOBODYS,
 ) -> v1.PoolStatus:
-    """Write a scale group with counts of its slices, and the demand that it could run."""
+    """Write a scale group with counts of its slices, and the demand that it could run; ``jobs`` are whose it is."""
     counts: dict[v1.SliceState, int] = {}
     for each in slices:
         if each.group == row.group:
@@ -70,7 +77,7 @@ def pool_status(
         details["quota_pool"] = group.quota_pool
     if demand is not None:
         details |= {"routed_tasks": demand.tasks, "demand_count": demand.demands}
-        details["demand"] = [_demand(each) for each in demand.told]
+        details["demand"] = [_demand(each, jobs.get(each.demand_id, ())) for each in demand.told]
     return v1.PoolStatus(
         scale_group=row.group,
         availability=_AVAILABILITIES[row.availability],
@@ -84,7 +91,7 @@ def pool_status(
     )
 
 
-def _demand(told: RoutedDemand) -> v1.PoolDemand:
+def _demand(told: RoutedDemand, job_ids: tuple[str, ...]) -> v1.PoolDemand:
     return v1.PoolDemand(
         demand_id=told.demand_id,
         each=amount(told.each),
@@ -93,6 +100,7 @@ def _demand(told: RoutedDemand) -> v1.PoolDemand:
         why=told.why,
         before=[v1.PoolPassed(scale_group=group, why=why) for group, why in told.before],
         since_ms=_ms(told.since),
+        job_ids=list(job_ids),
     )
 
 

@@ -22,6 +22,7 @@ from iriscw.fleet.messages import DescribeFleet, ExplainDemand, ReopenGroup
 from iriscw.fleet.model import FleetDescription, GroupConfig, GroupDemand, SliceRow
 from iriscw.fleet.wire import pool_status, slice_status
 from iriscw.jobs.messages import MAX_PAGE, JobPage, ListJobs, SchedulerFigures, SchedulerStatistics
+from iriscw.jobs.scheduling.messages import ExplainDemandJobs
 from iriscw.journal.port import Journal, JournalStatus
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.rules import ServicePart
@@ -116,8 +117,12 @@ class Overview:
         asked = ExplainDemand(tuple(row.group for row in rows[:size]))
         told: tuple[GroupDemand, ...] = await self._access.ask("/fleet", asked)
         demand = {each.group: each for each in told}
+        waiting = dict.fromkeys(each.demand_id for group in told for each in group.told)
+        whose: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        if waiting:
+            whose = await self._access.ask("/jobs/scheduler", ExplainDemandJobs(tuple(waiting)))
         page = [
-            pool_status(row, self._facts.groups.get(row.group), fleet.slices, demand.get(row.group))
+            pool_status(row, self._facts.groups.get(row.group), fleet.slices, demand.get(row.group), dict(whose))
             for row in rows[:size]
         ]
         return page, rows[size - 1].group if len(rows) > size else ""

@@ -4009,6 +4009,11 @@ class PoolDemand(betterproto2.Message):
     Since when demand of this shape is there.
     """
 
+    job_ids: "list[str]" = betterproto2.field(8, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Jobs whose tasks they are, by id: the first three. None where they come back from being suspended.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "PoolDemand", PoolDemand)
 
