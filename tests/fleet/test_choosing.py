@@ -34,7 +34,8 @@ def those(view, names):
 
 def explained(routing, offers, group):
     """Return what is told of the one demand at a group: what it takes, why, and of those before it."""
-    (told,) = explain_demand(group, routing, {each.config.name: each for each in offers}, {}).told
+    (at,) = explain_demand([group], routing, {each.config.name: each for each in offers}, {})
+    (told,) = at.told
     return told.takes, told.why, dict(told.before)
 
 
@@ -144,7 +145,7 @@ def test_what_comes_after_is_not_needed():
     offers = [offer("a", room=1), offer("b")]
     routing = route([entry("big", WORKER), entry("small")], offers)
     by_name = {each.config.name: each for each in offers}
-    at_a, at_b = (explain_demand(name, routing, by_name, {"big": 7}) for name in "ab")
+    at_a, at_b = explain_demand("ab", routing, by_name, {"big": 7})
     assert [(each.demand_id, each.takes, each.since) for each in at_a.told] == [("big", 1, 7), ("small", 0, 0)]
     assert (at_a.tasks, at_a.demands) == (1, 2)
     small, big = at_b.told
@@ -156,6 +157,6 @@ def test_little_is_told_of_much():
     """Of each group the first demands, of each demand the first groups before; how many there are is said."""
     offers = [offer(f"g{index}", room=0, availability=Availability.AT_MAX) for index in range(9)] + [offer("h")]
     routing = route([entry(f"d{index:02}") for index in range(30)], offers)
-    told = explain_demand("h", routing, {each.config.name: each for each in offers}, {})
+    (told,) = explain_demand(["h"], routing, {each.config.name: each for each in offers}, {})
     assert (told.tasks, told.demands, len(told.told)) == (30, 30, MAX_DEMANDS_TOLD)
     assert {len(each.before) for each in told.told} == {MAX_BEFORE_TOLD}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from iriscw.fleet.model import GroupDemand, RoutedDemand
 from iriscw.fleet.offers import GroupOffer, PlacedDemand
@@ -17,21 +17,33 @@ MAX_BEFORE_TOLD = 5
 
 
 def explain_demand(
-    group: str, routing: Routing, offers: Mapping[str, GroupOffer], since: Mapping[str, int]
-) -> GroupDemand:
-    """Say which demand was routed to a group, and why the groups before it did not take that.
+    groups: Sequence[str], routing: Routing, offers: Mapping[str, GroupOffer], since: Mapping[str, int]
+) -> tuple[GroupDemand, ...]:
+    """Say which demand was routed to each group, and why the groups before it did not take that.
 
     Args:
-        group: one of ``offers``.
+        groups: of ``offers``.
         routing: of all demand.
         offers: of all groups, as the demand was routed by them.
         since: since when each demand is there, by its id: wall-clock ns.
     """
-    offer = offers[group]
-    able = [each for each in routing.placed if group in each.order or group in each.left_out]
-    able.sort(key=lambda each: not takes(each, offer))
-    told = tuple(_told(each, offer, routing, offers, since) for each in able[:MAX_DEMANDS_TOLD])
-    return GroupDemand(group, sum(takes(each, offer) for each in able), len(able), told)
+    taken: dict[str, list[PlacedDemand]] = {group: [] for group in groups}
+    passed: dict[str, list[PlacedDemand]] = {group: [] for group in groups}
+    tasks = dict.fromkeys(groups, 0)
+    for placed in routing.placed:
+        takers: dict[str, int] = {}
+        for (group, _), count in placed.shares.items():
+            takers[group] = takers.get(group, 0) + count
+        for group in (*placed.order, *placed.left_out):
+            if group in tasks:
+                tasks[group] += takers.get(group, 0)
+                (taken if group in takers else passed)[group].append(placed)
+    result = []
+    for group in groups:
+        told = [*taken[group], *passed[group]][:MAX_DEMANDS_TOLD]
+        demands = tuple(_told(each, offers[group], routing, offers, since) for each in told)
+        result.append(GroupDemand(group, tasks[group], len(taken[group]) + len(passed[group]), demands))
+    return tuple(result)
 
 
 def _told(

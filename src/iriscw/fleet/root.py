@@ -594,7 +594,7 @@ def explain(fleet: Fleet, message: ExplainDemand, ctx: Context) -> Outcome:
         return (Reply(()),)
     since = {demand_id: ctx.wall - ctx.now + at for demand_id, at in fleet.since.items()}
     known = [group for group in message.groups if group in fleet.offered]
-    return (Reply(tuple(explain_demand(group, routing, fleet.offered, since) for group in known)),)
+    return (Reply(explain_demand(known, routing, fleet.offered, since)),)
 
 
 def reopen(fleet: Fleet, message: ReopenGroup, ctx: Context) -> Outcome:
