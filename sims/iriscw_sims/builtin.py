@@ -16,7 +16,7 @@ from iriscw.cloud.effects import (
 )
 from iriscw.fleet.actor import FLEET_CAPACITY, fleet_behavior
 from iriscw.fleet.model import FleetConfig
-from iriscw.fleet.policy import default_policy
+from iriscw.fleet.policy import default_policy, default_routing
 from iriscw.jobs.actor import JobsConfig, jobs_child
 from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.jobs.registry import RegistryLimits
@@ -54,6 +54,7 @@ class SimulatedFleet(SimulatedFeature):
         fleet = fleet_behavior(
             FleetConfig(CLUSTER, world.plan.groups, takeover_delay=world.plan.takeover_delay),
             policy=world.policy or default_policy,
+            routing=world.routing or default_routing,
             effects=dict.fromkeys(calls, nobody),
             sessions=dict.fromkeys((WatchNodePools, WatchPods), nobody),
         )

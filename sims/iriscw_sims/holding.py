@@ -8,53 +8,61 @@ plan that its seed draws is named by the seed; any other travels in the command 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
-from iriscw.fleet.policy import Policy
+from iriscw.fleet.policy import Policy, RoutingPolicy
 from iriscw_sims.outcome import Meter, Outcome
 from iriscw_sims.plan_text import imports_for, pack, plan_text
-from iriscw_sims.policies import Asked
+from iriscw_sims.policies import Asked, AskedWhere
 from iriscw_sims.swarm import Plan, draw_plan
 from iriscw_sims.world import Run, World
 
+NOBODY: Mapping[str, Asked | AskedWhere] = {}
 
-def assert_holds(plan: Plan, *, policy: Policy | None = None) -> Outcome:
+
+def assert_holds(plan: Plan, *, policy: Policy | None = None, routing: RoutingPolicy | None = None) -> Outcome:
     """Run a plan and fail if it breaks an invariant.
 
     Args:
         plan: what to run.
         policy: says how many slices each group should have. Default: the one that is built in.
+        routing: says which groups demand may go to. Default: the one that is built in.
 
     Returns:
         what came of it, with figures for what a test wants to assert beside.
 
     Raises:
-        AssertionError: an invariant is broken, or the policy failed; the message says all.
+        AssertionError: an invariant is broken, or a policy failed; the message says all.
     """
     __tracebackhide__ = True  # pytest shows the test's own lines
-    world = World(plan.seed, plan, policy=policy)
+    world = World(plan.seed, plan, policy=policy, routing=routing)
     world.ends_with_policy = True
     meter = Meter(world)
     run = world.run()
-    asked = world.policy
     if run.violations:
-        cause = None if asked is None or asked.error is None else asked.error.with_traceback(asked.frames)
-        raise AssertionError(failure(plan, run, asked)) from cause
+        asked = {
+            name: each for name, each in (("policy", world.policy), ("routing", world.routing)) if each is not None
+        }
+        errors = [each.error.with_traceback(each.frames) for each in asked.values() if each.error is not None]
+        raise AssertionError(failure(plan, run, asked)) from (errors[0] if errors else None)
     return meter.outcome(run)
 
 
-def failure(plan: Plan, run: Run, policy: Asked | None = None) -> str:
-    """Return the message of a failure."""
+def failure(plan: Plan, run: Run, asked: Mapping[str, Asked | AskedWhere] = NOBODY) -> str:
+    """Return the message of a failure; ``asked`` are policies by the argument that took them."""
     text = plan_text(plan)
     commit = commit_of(Path(__file__).parent)
     where = f"seed {plan.seed}" + (f", commit {commit}" if commit else "")
     told, _, _ = run.report.partition("\n\nrepeat it:")
     keep = f"{imports_for(text)}\n\nPLAN = {text}"
     repeat = command(plan)
-    if policy is not None:
-        name = getattr(policy.policy, "__name__", "policy")
-        told = f"what {name} answered last:\n{policy.told}\n\n{told}"
-        repeat = f"assert_holds(PLAN, policy={name})"
+    if asked:
+        names = {argument: getattr(each.policy, "__name__", argument) for argument, each in asked.items()}
+        answers = [f"what {names[argument]} answered last:\n{each.told}" for argument, each in asked.items()]
+        told = "\n\n".join([*answers, told])
+        given = ", ".join(f"{argument}={name}" for argument, name in names.items())
+        repeat = f"assert_holds(PLAN, {given})"
     return f"{run.violations[0]}\n({where})\n\nto keep it as a test:\n\n{keep}\n\n{told}\n\nrepeat it: {repeat}\n"
 
 

@@ -7,6 +7,7 @@ promise on the disk until it is over there; a slice is ready from the time its a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -28,6 +29,8 @@ class Outcome(Run):
 
     slice_seconds: float
     """Summed over slices: from the promise until nothing is left. What machines cost goes with it."""
+    slice_seconds_by_group: Mapping[str, float]
+    """The same, of each group of the plan."""
     idle_slice_seconds: float
     """The part of it in which a slice was ready and no attempt lived on it."""
     most_slices: int
@@ -80,7 +83,8 @@ class Meter:
         self._jobs: dict[str, _Job] = {}
         self._shrunk: dict[str, None] = {}
         """Groups whose last change was to let a slice go."""
-        self._held = self._idle = self._oscillations = self._most = 0
+        self._held = {group.name: 0 for group in world.plan.groups}
+        self._idle = self._oscillations = self._most = 0
         self._waited: list[int] = []
         self._seen, world.simulation.seen = world.simulation.seen, self._message
         disk: Any = world.system.disk
@@ -91,12 +95,13 @@ class Meter:
         now = self._world.simulation.now
         for each in self._slices.values():
             self._turn(each, now, ready=False)
-            self._held += now - each.promised
+            self._held[each.group] += now - each.promised
         for job in self._jobs.values():
             self._waited += [now - job.accepted] * len(job.unplaced)
         return Outcome(
             **{field.name: getattr(run, field.name) for field in attrs.fields(Run)},
-            slice_seconds=self._held / SECOND,
+            slice_seconds=sum(self._held.values()) / SECOND,
+            slice_seconds_by_group={group: held / SECOND for group, held in self._held.items()},
             idle_slice_seconds=self._idle / SECOND,
             most_slices=self._most,
             waited_s=tuple(sorted(waited / SECOND for waited in self._waited)),
@@ -137,7 +142,7 @@ class Meter:
             case SliceDeleted(slice_id=slice_id):
                 piece = self._slices.pop(slice_id)
                 self._turn(piece, now, ready=False)
-                self._held += now - piece.promised
+                self._held[piece.group] += now - piece.promised
             case JobAccepted(job_id=job_id, spec=spec):
                 self._jobs[job_id] = _Job(now, dict.fromkeys(range(spec.replicas)))
             case AttemptPlaced() | AttemptEnded():

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from iriscw.fleet.model import GroupConfig
-from iriscw.fleet.policy import Policy
+from iriscw.fleet.policy import Policy, RoutingPolicy
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.swarm import Plan, PlannedJob
 from iriscw_sims.world import Run, World
@@ -35,9 +35,9 @@ LEAST_SAFETY = 30 * SECOND
 """A plan's time of faults is not made shorter than this."""
 
 
-def run_plan(plan: Plan, policy: Policy | None = None) -> Run:
+def run_plan(plan: Plan, policy: Policy | None = None, routing: RoutingPolicy | None = None) -> Run:
     """Run a plan with its own seed."""
-    return World(plan.seed, plan, policy=policy).run()
+    return World(plan.seed, plan, policy=policy, routing=routing).run()
 
 
 def invariant_of(violation: str) -> str:
@@ -45,15 +45,16 @@ def invariant_of(violation: str) -> str:
     return violation.partition(":")[0]
 
 
-def breaks_like(run: Run, policy: Policy | None = None) -> Callable[[Plan], bool]:
+def breaks_like(run: Run, policy: Policy | None = None, routing: RoutingPolicy | None = None) -> Callable[[Plan], bool]:
     """Return a test for :func:`shrink`: whether a plan breaks the invariant that was broken first in ``run``.
 
-    ``policy`` is what decided there on how many slices a group should have; None: the one that is built in.
+    ``policy`` is what decided there on how many slices a group should have, and ``routing`` on which groups demand
+    might go to; None: the one that is built in.
     """
     wanted = invariant_of(run.violations[0])
 
     def broken(plan: Plan) -> bool:
-        violations = run_plan(plan, policy).violations
+        violations = run_plan(plan, policy, routing).violations
         return bool(violations) and invariant_of(violations[0]) == wanted
 
     return broken

@@ -26,7 +26,7 @@ from iriscw.cloud.model import (
 )
 from iriscw.fleet.groups.experience import CHURN_WINDOW
 from iriscw.fleet.model import GroupConfig
-from iriscw.fleet.policy import Policy
+from iriscw.fleet.policy import Policy, RoutingPolicy
 from iriscw.runtime.behavior import Behavior, Strategy, Supervision
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
@@ -47,7 +47,7 @@ from iriscw_sims.moving import Moving
 from iriscw_sims.network import Network
 from iriscw_sims.pace import CLUSTER, QUICK, Pace, rest_bound
 from iriscw_sims.plans import check_plan
-from iriscw_sims.policies import Asked
+from iriscw_sims.policies import Asked, AskedWhere
 from iriscw_sims.restarts import Poison, Restarts
 from iriscw_sims.stage import Stage
 from iriscw_sims.swarm import Plan, draw_plan
@@ -110,6 +110,7 @@ class World(Stage):
         plan: what to run. Default: what the seed draws.
         pace: how long everything takes.
         policy: says how many slices each group should have. Default: the one that is built in.
+        routing: says which groups demand may go to. Default: the one that is built in.
         features: what else runs on the controller.
 
     Raises:
@@ -123,10 +124,12 @@ class World(Stage):
         pace: Pace = QUICK,
         *,
         policy: Policy | None = None,
+        routing: RoutingPolicy | None = None,
         features: Sequence[SimulatedFeature] = (),
     ) -> None:
         self.pace = pace
         self.policy = Asked(policy) if policy is not None else None
+        self.routing = AskedWhere(routing) if routing is not None else None
         self.ends_with_policy = False
         """Whether a policy that fails ends the run; else its groups live by the default one, as a controller's do."""
         if plan is not None:
@@ -328,9 +331,10 @@ class World(Stage):
         """
         if self.violations:
             raise InvariantBroken(self.violations[0])
-        if self.ends_with_policy and self.policy is not None and self.policy.failure:
-            self.violations.append(f"policy failed: {self.policy.failure}")  # what comes after says nothing of it
-            raise InvariantBroken(self.violations[0])
+        for asked in (self.policy, self.routing) if self.ends_with_policy else ():
+            if asked is not None and asked.failure:
+                self.violations.append(f"policy failed: {asked.failure}")  # what comes after says nothing of it
+                raise InvariantBroken(self.violations[0])
         steps, system = self.simulation.steps, self.system
         if len(system.events) != self.job_checks.events_seen:
             self.job_checks.events()

@@ -55,7 +55,7 @@ from iriscw.client.submission import Command, Constraints
 from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cluster import ControllerStatistics
 from iriscw.config.model import ClusterConfig
-from iriscw.fleet.policy import Policy, default_policy
+from iriscw.fleet.policy import Policy, RoutingPolicy, default_policy, default_routing
 from iriscw.resources import Resources
 
 __all__ = [
@@ -604,6 +604,7 @@ class Cluster:
         port: int = 0,
         name: str = "local",
         policy: Policy = default_policy,
+        routing: RoutingPolicy = default_routing,
     ) -> Self:
         """Describe a cluster of processes on this machine; arguments and errors as :meth:`iriscw.Cluster.local`."""
         return cls(
@@ -619,6 +620,7 @@ class Cluster:
                 port=port,
                 name=name,
                 policy=policy,
+                routing=routing,
             )
         )
 
@@ -631,10 +633,13 @@ class Cluster:
         workdir: str | Path | None = None,
         keep_machines: bool = False,
         policy: Policy = default_policy,
+        routing: RoutingPolicy = default_routing,
     ) -> Self:
         """Describe a cluster by its configuration; arguments and errors as :meth:`iriscw.Cluster.open`."""
         return cls(
-            _cluster.Cluster.open(config, drivers=drivers, workdir=workdir, keep_machines=keep_machines, policy=policy)
+            _cluster.Cluster.open(
+                config, drivers=drivers, workdir=workdir, keep_machines=keep_machines, policy=policy, routing=routing
+            )
         )
 
     def __enter__(self) -> Self:

@@ -48,7 +48,7 @@ from iriscw.config.model import WORKER_LEASE_LIMIT, ClusterConfig, PlatformKind
 from iriscw.controller.assembly import Controller, default_state_dir
 from iriscw.controller.doors.http import ControllerStatistics as ControllerStatistics  # noqa: PLC0414 - for who sees only this module
 from iriscw.controller.ordered_exit import threads_dismissed, uncut
-from iriscw.fleet.policy import Policy, default_policy
+from iriscw.fleet.policy import Policy, RoutingPolicy, default_policy, default_routing
 from iriscw.processes.identity import ProcessGone, ProcessIdentity
 from iriscw.processes.sweep import marked_processes
 from iriscw.rpc.errors import WrongLoop
@@ -113,6 +113,7 @@ class Cluster:
         keep: bool,
         remove: bool,
         policy: Policy,
+        routing: RoutingPolicy,
     ) -> None:
         self.config: Final = config
         self._drivers = drivers
@@ -120,6 +121,7 @@ class Cluster:
         self._keep = keep
         self._remove = remove
         self._policy = policy
+        self._routing = routing
         self._kept: KeptContext[None] | None = None
         self._controller: Controller | None = None
         self._client: Client | None = None
@@ -144,6 +146,7 @@ class Cluster:
         port: int = 0,
         name: str = "local",
         policy: Policy = default_policy,
+        routing: RoutingPolicy = default_routing,
     ) -> Self:
         """Describe a cluster of processes on this machine; entering it starts the controller, demand the rest.
 
@@ -164,6 +167,7 @@ class Cluster:
             name: of the cluster.
             policy: says how many nodes there should be; the page on policies tells how. It decides again each time
                 that something happens, inside of the controller: it must be quick, and know nothing but its argument.
+            routing: says which groups demand may go to, in which order; likewise.
 
         Raises:
             InvalidArgument: a number cannot be.
@@ -191,7 +195,9 @@ class Cluster:
             },
             source="Cluster.local",
         )
-        return cls(config, drivers=None, workdir=folder, keep=False, remove=folder is None, policy=policy)
+        return cls(
+            config, drivers=None, workdir=folder, keep=False, remove=folder is None, policy=policy, routing=routing
+        )
 
     @classmethod
     def open(
@@ -202,6 +208,7 @@ class Cluster:
         workdir: str | Path | None = None,
         keep_machines: bool = False,
         policy: Policy = default_policy,
+        routing: RoutingPolicy = default_routing,
     ) -> Self:
         """Describe the cluster of a configuration.
 
@@ -212,9 +219,18 @@ class Cluster:
             keep_machines: on the ``local`` platform, leave the workers running for the next controller. Machines of
                 other platforms, and those of ``drivers``, are always left.
             policy: says how many slices each scale group should have, as in :meth:`local`.
+            routing: says which groups demand may go to, as in :meth:`local`.
         """
         folder = Path(workdir).absolute() if workdir is not None else default_state_dir(config).absolute()
-        return cls(config, drivers=drivers, workdir=folder, keep=keep_machines, remove=False, policy=policy)
+        return cls(
+            config,
+            drivers=drivers,
+            workdir=folder,
+            keep=keep_machines,
+            remove=False,
+            policy=policy,
+            routing=routing,
+        )
 
     async def __aenter__(self) -> Self:
         """Start the controller and connect to it.
@@ -252,7 +268,13 @@ class Cluster:
     async def _start(self, stack: AsyncExitStack) -> None:
         self._workdir = await self._folder(stack)
         stack.push_async_callback(self._destroy, self._workdir)
-        self._controller = Controller(self.config, state_dir=self._workdir, drivers=self._drivers, policy=self._policy)
+        self._controller = Controller(
+            self.config,
+            state_dir=self._workdir,
+            drivers=self._drivers,
+            policy=self._policy,
+            routing=self._routing,
+        )
         await stack.enter_async_context(self._controller)
         here = ControllerEndpoint(
             str(self._controller.address),

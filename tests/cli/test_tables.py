@@ -34,6 +34,8 @@ from iriscw.client.model import (
     JobState,
     JobStatus,
     NodeStatus,
+    PoolDemand,
+    PoolPassed,
     PoolStatus,
     SliceStatus,
     TaskState,
@@ -83,11 +85,15 @@ SLICES = [
         (WorkerStatus(WORKER, "i", True, "10.0.0.1:1", AMOUNT, AMOUNT, 128),) * 16,
     )
 ]  # fmt: skip
+DEMAND = PoolDemand(
+    "demand-0123456789ab", AMOUNT, 4096, 2048, SENTENCE, (PoolPassed("h100-spot", SENTENCE),), 1, (JOB,)
+)
 POOLS = [
     PoolStatus(
-        GROUP, "QUOTA_EXCEEDED", SENTENCE, 0, 128, 64, dict.fromkeys(("REQUESTING", "BOOTING", "READY"), 21), AMOUNT
+        GROUP, "QUOTA_EXCEEDED", SENTENCE, 0, 128, 64, dict.fromkeys(("REQUESTING", "BOOTING", "READY"), 21), AMOUNT,
+        quota_pool="H100_NVLINK_80GB", quota_used_up_by="h100-spot", routed_tasks=2048, demand=(DEMAND,),
     )
-]
+]  # fmt: skip
 TIERS = tuple(TierStatus(name, 2 << 40, 1 << 40, 1) for name in ("ram", "disk", "s3"))
 NODES = [
     NodeStatus(NODE, "CONNECTED", 1, criu=SENTENCE, cuda=SENTENCE, gpus=("H100",) * 8, tiers=TIERS, checkpoints=120)
@@ -176,6 +182,7 @@ NAMES = {
     ("job",): (JOB, WORKER, "COSCHED_FAILED"),
     ("slices",): (f"{GROUP}-4f9c2e81", f" {GROUP} ", "INITIALIZING"),
     ("pools",): (GROUP, "QUOTA_EXCEEDED"),
+    ("pools", "demand"): (DEMAND.demand_id, GROUP),
     ("inspect", "tree"): (f"/fleet/{GROUP}", "QUARANTINED"),
     ("nodes",): (NODE, "CONNECTED"),
     ("checkpoints",): (CHECKPOINTS[0].id, NODE),
@@ -188,6 +195,7 @@ LISTINGS = {
     ("job",): ("x",),
     ("slices",): (),
     ("pools",): (),
+    ("pools", "demand"): ("--group", GROUP),
     ("inspect", "tree"): (f"/fleet/{GROUP}",),
     ("nodes",): (),
     ("checkpoints",): ("--cluster",),

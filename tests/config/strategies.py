@@ -79,7 +79,17 @@ def groups(draw, platform):
         },
         "max_slices": most,
         "min_slices": draw(st.integers(0, most)),
-        **draw(st.fixed_dictionaries({}, optional={**layers, "priority": st.integers(0, 200), "num_vms": st.just(18)})),
+        **draw(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    **layers,
+                    "priority": st.integers(0, 200),
+                    "num_vms": st.just(18),
+                    "quota_pool": st.sampled_from(["", "shared"]),
+                },
+            )
+        ),
     }
     if gpus:
         group |= {

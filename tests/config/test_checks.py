@@ -198,6 +198,18 @@ def test_groups_that_mean_the_same_machines():
     assert problems(values) == [("scale_groups.a-b", ProblemKind.INVALID_NAME)]
 
 
+def test_one_quota_is_written_in_one_way():
+    """A pool that differs only in case would be shared by nobody; variants are the cloud's own words."""
+    groups = {"a": {"quota_pool": "ours"}, "b": {"quota_pool": "ours"}, "c": {"quota_pool": "Ours"}}
+    values = {"platform": {"local": {}}, "scale_groups": groups}
+    assert problems(values) == [("scale_groups.c.quota_pool", ProblemKind.CONTRADICTION)]
+    del groups["c"]
+    assert build_config(values).scale_groups["b"].quota_pool == "ours"
+    assert problems(changed(GPU, {"g.quota_pool": "h 100"})) == [
+        ("scale_groups.g.quota_pool", ProblemKind.INVALID_VALUE)
+    ]
+
+
 def test_names_fit_a_host_name():
     """The cluster's and the group's name together leave room for the rest of a worker's name."""
     assert build_config({"name": "c" * 20, "platform": {"local": {}}, "scale_groups": {"g" * 24: {}}}).name

@@ -48,13 +48,16 @@ def test_a_template_inherits_from_its_group():
         "H100",
     )
     assert template.local is None
+    assert config.scale_groups["h100"].quota_pool == "H100"
+    own = build_config({"platform": CLOUD, "scale_groups": {"h100": {**group, "quota_pool": ""}}})
+    assert own.scale_groups["h100"].quota_pool == ""
 
 
 def test_a_template_may_be_left_out_where_nothing_must_be_said():
     """A local group needs no template."""
     config = build_config({"platform": {"local": {}}, "scale_groups": {"a": {}}})
     assert config.scale_groups["a"].slice_template.local is not None
-    assert config.scale_groups["a"].accelerator_variant == "cpu"
+    assert (config.scale_groups["a"].accelerator_variant, config.scale_groups["a"].quota_pool) == ("cpu", "")
 
 
 def test_the_controller_is_of_the_platforms_kind():

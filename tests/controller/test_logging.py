@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from iriscw.controller.logging import JsonFormatter, report
-from iriscw.fleet.messages import PolicyFailed
+from iriscw.fleet.messages import PolicyFailed, RoutingFailed
 from iriscw.jobs.messages import SubmitJob
 from iriscw.jobs.suspension.messages import CheckpointLeft
 from iriscw.rpc.tokens import Secret
@@ -42,12 +42,14 @@ def test_failure_report(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_failed_policy(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged with its group and what it raised."""
+    """It is logged with its group and what it raised; one of routing with the demand."""
     report(PolicyFailed("gpu", "ZeroDivisionError: boom"))
     message = line(caplog.records[-1])["message"]
     assert "policy" in message
     assert "'gpu'" in message
     assert "ZeroDivisionError: boom" in message
+    report(RoutingFailed("demand-1: ZeroDivisionError: boom"))
+    assert "demand-1: ZeroDivisionError: boom" in line(caplog.records[-1])["message"]
 
 
 def test_a_checkpoint_that_stays(caplog: pytest.LogCaptureFixture) -> None:

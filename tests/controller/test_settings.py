@@ -10,7 +10,7 @@ LOCAL = {
     "name": "test",
     "platform": {"local": {}, "timeouts": {"worker_timeout": "20s"}},
     "scale_groups": {
-        "a": {"num_vms": 2, "max_slices": 3, "min_slices": 1, "buffer_slices": 1, "priority": 7},
+        "a": {"num_vms": 2, "max_slices": 3, "min_slices": 1, "buffer_slices": 1, "priority": 7, "quota_pool": "q"},
         "b": {"timeouts": {"worker_timeout": "5s"}, "attributes": {"zone": "z"}},
     },
 }
@@ -32,7 +32,7 @@ def test_local_groups() -> None:
     fleet = settings.fleet_config(build_config(LOCAL))
     first, second = fleet.groups
     assert (first.name, first.num_vms, first.min_slices, first.max_slices) == ("a", 2, 1, 3)
-    assert (first.buffer_slices, first.priority) == (1, 7)
+    assert (first.buffer_slices, first.priority, first.quota_pool, second.quota_pool) == (1, 7, "q", "")
     assert (first.timing.liveness_timeout, second.timing.liveness_timeout) == (20 * SECOND, 5 * SECOND)
     assert second.attributes.get("zone") == "z"
     assert first.attributes.get("device-type") == "cpu"
@@ -46,7 +46,7 @@ def test_coreweave_group() -> None:
     (group,) = fleet.groups
     assert (group.per_worker.gpu_count, group.per_worker.gpu_class) == (8, "H100")
     assert (group.instance_type, group.region, group.compute_class) == ("gd-8xh100ib-i128", "LGA1", "spot")
-    assert group.attributes.get("preemptible") == "true"
+    assert (group.attributes.get("preemptible"), group.quota_pool) == ("true", "H100")
     assert fleet.takeover_delay > 0
 
 

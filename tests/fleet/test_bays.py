@@ -10,7 +10,8 @@ from iriscw.cloud.model import Capacity
 from iriscw.fleet.bays import MAX_STACKS, Bay
 from iriscw.fleet.messages import DemandEntry
 from iriscw.fleet.model import Availability, GroupConfig
-from iriscw.fleet.routing import GroupOffer, route
+from iriscw.fleet.offers import GroupOffer
+from iriscw.fleet.routing import route
 
 WORKER = Capacity(8000, 64, 100, 8, "H100")
 

@@ -8,8 +8,18 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw.cloud.model import Attributes, Capacity
 from iriscw.fleet.model import Availability
-from iriscw.fleet.policy import MAX_ERROR_CHARS, GroupView, ask, default_policy
+from iriscw.fleet.policy import (
+    MAX_ERROR_CHARS,
+    CandidateGroup,
+    DemandView,
+    GroupView,
+    ask,
+    ask_routing,
+    default_policy,
+    default_routing,
+)
 
 VIEW = GroupView(
     group="gpu",
@@ -107,3 +117,59 @@ def test_what_is_a_whole_number_will_do(kind):
     """And is a plain one afterwards."""
     answer = ask(lambda view: kind(1), VIEW)
     assert (type(answer.slices), answer.slices, answer.error) == (int, 1, "")
+
+
+def candidate(name):
+    worker = Capacity(4000, 1)
+    open_ = (Availability.AVAILABLE, "", None)
+    return CandidateGroup(name, 100, 0, Attributes(), worker, 1, "", *open_, 1, 0, 0, 0, 0, 1, 0)
+
+
+DEMAND = DemandView(
+    "d", 3, Capacity(1000, 1), (), 1, "slice-id", 0, 5, tuple(candidate(name) for name in ("b", "a", "c")), 100, 100
+)
+
+
+B, A, C = DEMAND.groups
+
+
+@pytest.mark.parametrize("chosen", [(), (C,), (A, B), (C, B, A)])
+def test_a_routing_policy_gives_groups_in_order(chosen):
+    """Some, all or none, as a tuple, a list or one by one."""
+    for policy in (lambda view: chosen, lambda view: [*chosen], lambda view: (each for each in chosen)):
+        answer = ask_routing(policy, DEMAND)
+        assert (answer.groups, answer.error) == (tuple(each.name for each in chosen), "")
+
+
+def forever(view):
+    """Never end."""
+    while True:
+        yield A
+
+
+def in_the_middle(view):
+    """Fail after the first group."""
+    yield A
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (raising(ZeroDivisionError("no groups")), "ZeroDivisionError: no groups"),
+        (raising(SystemExit("no licence")), "StrayExit: SystemExit: no licence"),
+        (in_the_middle, "ZeroDivisionError"),
+        (forever, "the group 'a' is there twice"),
+        (lambda view: A, "TypeError: 'CandidateGroup' object is not iterable"),
+        (lambda view: None, "TypeError: 'NoneType' object"),
+        (lambda view: ["a"], "'a' is none of the groups of the view"),
+        (lambda view: [A, candidate("elsewhere")], "is none of the groups"),
+        (lambda view: [[A]], "is none of the groups of the view"),
+    ],
+)
+def test_a_routing_policy_that_fails_is_replaced(policy, said):
+    """The default decides on that demand, and what went wrong is said in a few words."""
+    answer = ask_routing(policy, DEMAND)
+    assert answer.groups == tuple(each.name for each in default_routing(DEMAND)) == ("b", "a", "c")
+    assert said in answer.error
+    assert len(answer.error) <= MAX_ERROR_CHARS

@@ -32,7 +32,9 @@ from iriscw.fleet.messages import (
     DemandEntry,
     DemandRouted,
     DescribeFleet,
+    ExplainDemand,
     ReopenGroup,
+    RoutingFailed,
     SchedulerStarted,
     WorkersMissed,
 )
@@ -58,6 +60,7 @@ from iriscw.runtime.vocabulary import (
     Closed,
     Completed,
     Continue,
+    Emit,
     Failed,
     Open,
     Refuse,
@@ -68,6 +71,7 @@ from iriscw.runtime.vocabulary import (
     Tell,
     Terminated,
     Undelivered,
+    replace,
 )
 
 FLEET = ActorPath("/fleet")
@@ -336,7 +340,7 @@ def test_a_group_that_has_not_reported_takes_no_demand(fleet, big):
 
 
 @pytest.mark.parametrize("own", [Availability.AVAILABLE, Availability.INVALID])
-def test_one_quota_closes_all_groups_that_share_it(group_config, own):
+def test_one_quota_closes_all_groups_that_share_it(group_config, ctx, own):
     """A group whose quota pool is used up by another one offers nothing, and says whose it is. One that is closed
     itself says its own trouble.
     """
@@ -344,12 +348,17 @@ def test_one_quota_closes_all_groups_that_share_it(group_config, own):
     it = root.Fleet(FleetConfig("test", shared))
     for name, state in (("a", Availability.QUOTA_EXCEEDED), ("b", own), ("c", Availability.AVAILABLE)):
         it.reports[name] = report(it, name, state, room=3)
+    it.reports["a"] = replace(it.reports["a"], row=replace(it.reports["a"].row, retry_at=77))
     offered = {each.config.name: each for each in root.offers(it)}
     closed = own is Availability.AVAILABLE
     assert offered["b"].availability is (Availability.QUOTA_EXCEEDED if closed else own)
     assert ("'a'" in offered["b"].reason) == closed
     assert offered["b"].room == 0 or not closed
     assert offered["c"].room == 3
+    (answer,) = send(it, ctx, DescribeFleet())
+    shown = {each.group: each for each in answer.value.groups}
+    assert [shown[name].quota_used_up_by for name in "abc"] == ["a", "a", ""]
+    assert ((shown["b"].availability, shown["b"].retry_at) == (Availability.QUOTA_EXCEEDED, 77)) == closed
 
 
 def test_what_a_group_waits_for_that_only_starts(group_config, ctx):
@@ -494,3 +503,71 @@ def test_what_is_there_is_kept_for_a_gang_unless_people_have_to_act(fleet, ctx, 
     send(it, ctx, DemandChanged((DemandEntry("gang", big, (), 2, 2, 0, "zone"),)))
     kept = 0 if availability is Availability.INVALID else 1
     assert told(send(it, ctx, Evaluate()), "gpu") == [SlicesWanted(kept, kept)]
+
+
+@pytest.fixture
+def spilling(group_config, ctx):
+    """A fleet of two groups: a policy keeps demand off the second one until it has waited for a minute."""
+
+    def cpu_later(view):
+        return view.groups if view.waited >= 60 * SECOND else [each for each in view.groups if each.name != "cpu"]
+
+    it = root.Fleet(FleetConfig("test", (group_config("gpu"), group_config("cpu"))), policy=cpu_later)
+    for group, room in (("gpu", 0), ("cpu", 2)):
+        send(it, ctx, report(it, group, room=room))
+    return it
+
+
+def asks_again(commands):
+    return [each.delay for each in commands if isinstance(each, SetTimer) and each.key == "ask"]
+
+
+def test_a_routing_policy_is_asked_again_as_time_goes_by(spilling, ctx, big):
+    """For as long as something waits, though nothing happens; what waits anew begins anew."""
+    send(spilling, ctx, DemandChanged((entry(big),)))
+    commands = send(spilling, ctx, Evaluate())
+    assert asks_again(commands) == [spilling.timing.evaluation_interval]
+    assert "leaves out 'cpu'" in told(commands, "scheduler")[0].reasons[0][1]
+    send(spilling, ctx.later(59), DemandChanged((entry(big, count=2),)))
+    assert told(send(spilling, ctx, Evaluate()), "cpu") == []
+    assert told(send(spilling, ctx.later(1), Evaluate()), "cpu") == [SlicesWanted(2)]
+    send(spilling, ctx, DemandChanged(()))
+    assert asks_again(send(spilling, ctx, Evaluate())) == []
+    send(spilling, ctx, DemandChanged((entry(big),)))
+    assert told(send(spilling, ctx, Evaluate()), "cpu") == []
+
+
+def test_nobody_asks_again_where_the_built_in_order_holds(fleet, ctx, big):
+    """It knows no time: the fleet is at rest until something happens."""
+    send(fleet, ctx, DemandChanged((entry(big),)))
+    assert asks_again(send(fleet, ctx, Evaluate())) == []
+
+
+def test_a_routing_policy_that_fails_is_reported(spilling, ctx, big):
+    """The default decides; each failure is counted, one in a minute is published."""
+
+    def published(commands):
+        return [each.event for each in commands if isinstance(each, Emit)]
+
+    spilling.policy = lambda view: ["gpu"]
+    send(spilling, ctx, DemandChanged((entry(big, "a"), entry(big, "b"))))
+    commands = send(spilling, ctx, Evaluate())
+    assert told(commands, "cpu") == [SlicesWanted(2)]
+    assert published(commands) == [RoutingFailed("a: ValueError: 'gpu' is none of the groups of the view")]
+    assert published(send(spilling, ctx.later(59), Evaluate())) == []
+    assert len(published(send(spilling, ctx.later(1), Evaluate()))) == 1
+    (answer,) = send(spilling, ctx, DescribeFleet())
+    assert answer.value.routing_failures == 6
+
+
+def test_what_was_decided_is_explained(spilling, ctx, big):
+    """Of the groups that were asked about and are known; nothing before demand was routed."""
+    assert send(spilling, ctx, ExplainDemand(("cpu",))) == (Reply(()),)
+    send(spilling, ctx, DemandChanged((entry(big),)))
+    since = ctx.wall
+    send(spilling, ctx.later(61), Evaluate())
+    (answer,) = send(spilling, ctx, ExplainDemand(("cpu", "nobody", "gpu")))
+    cpu, gpu = answer.value
+    assert (cpu.group, cpu.tasks, gpu.group, gpu.tasks) == ("cpu", 1, "gpu", 0)
+    assert (cpu.told[0].since, cpu.told[0].takes) == (since, 1)
+    assert gpu.told[0].before == (("cpu", cpu.told[0].why),)

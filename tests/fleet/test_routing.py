@@ -10,7 +10,8 @@ from iriscw.cloud.model import Attributes, Capacity, Constraint, Mode, Op
 from iriscw.fleet.bays import Bay
 from iriscw.fleet.messages import DemandEntry
 from iriscw.fleet.model import FREEZABLE, Availability, GroupConfig
-from iriscw.fleet.routing import GroupOffer, misfit, route, spreads
+from iriscw.fleet.offers import GroupOffer, spreads
+from iriscw.fleet.routing import misfit, route
 from iriscw.fleet.useless import IdleSlice
 from iriscw.runtime.vocabulary import SECOND
 

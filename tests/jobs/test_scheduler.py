@@ -41,6 +41,7 @@ from iriscw.jobs.messages import (
     ReportJob,
 )
 from iriscw.jobs.scheduling import explaining
+from iriscw.jobs.scheduling.messages import ExplainDemandJobs
 from iriscw.jobs.scheduling.scheduler import REPORT_WINDOW, SchedulerDecisions
 from iriscw.jobs.scheduling.state import DEMAND_INTERVAL, Scheduler
 from iriscw.runtime.vocabulary import ActorPath, Continue, ReplyTo, SetTimer, Tell, Undelivered
@@ -175,6 +176,17 @@ def crowd(bench, *specs):
     bench.report("job-z", pending=())
     for number, spec in enumerate(specs):
         bench.tell(JobIntroduced(f"job-{number}", number, spec))
+
+
+def test_whose_demand_it_is():
+    """The first jobs whose tasks wait alike; of what nobody waits for nothing is said."""
+    bench = Bench(["job-z"])
+    alike = [command_spec(demand=Capacity(9_000))] * (explaining.JOBS_TOLD + 1)
+    crowd(bench, *alike, command_spec(demand=Capacity(8_000)))
+    (big,) = bench.state.told
+    bench.ctx.reply_to = ReplyTo(1)
+    (reply,) = explaining.explain_demand_jobs(bench.state, ExplainDemandJobs((big.demand_id, "other")), bench.ctx)
+    assert reply.value == ((big.demand_id, ("job-0", "job-1", "job-2")),)
 
 
 def never(bench):

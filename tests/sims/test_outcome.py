@@ -104,6 +104,7 @@ def outcome_of(waited):
         violations=(),
         fired=(),
         slice_seconds=0,
+        slice_seconds_by_group={},
         idle_slice_seconds=0,
         most_slices=0,
         waited_s=waited,

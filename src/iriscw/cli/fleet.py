@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import attrs
 import click
 
 from iriscw.cli.connection import connection_options, with_client
@@ -12,7 +13,7 @@ from iriscw.cli.groups import CommandGroup
 from iriscw.cli.outcome import NoSuchSelection
 from iriscw.cli.output import age, amount, counts, emit, format_option, show
 from iriscw.client.client import Client
-from iriscw.client.model import NodeStatus, PoolStatus, SliceStatus
+from iriscw.client.model import AmountStatus, NodeStatus, PoolDemand, PoolPassed, PoolStatus, SliceStatus
 
 
 @click.command()
@@ -71,7 +72,11 @@ def used(each: SliceStatus) -> str:
 @format_option
 @click.pass_context
 def pools(context: click.Context, *, form: str, address: str | None, token_file: Path | None) -> None:
-    """List the scale groups: what they have, may have, and why they take no more."""
+    """List the scale groups: what they have, may have, and why they take no more.
+
+    ROUTED counts the tasks that wait and were routed there; `iriscw pools demand` says which, and why no other group
+    takes them. Groups with the same QUOTA share it.
+    """
     if context.invoked_subcommand is not None:
         _refuse_options_before(context, address, token_file)
         return
@@ -85,13 +90,76 @@ def pools(context: click.Context, *, form: str, address: str | None, token_file:
                 "AVAILABILITY": lambda each: each.availability,
                 "SLICES": lambda each: sum(each.slices.values()),
                 "TARGET": lambda each: each.target_slices,
+                "ROUTED": lambda each: each.routed_tasks,
                 "MIN": lambda each: each.min_slices,
                 "MAX": lambda each: each.max_slices,
                 "NODE": _node,
+                "QUOTA": _quota,
                 "STATES": lambda each: counts(each.slices),
                 "REASON": lambda each: each.reason,
             },
             kept=("AVAILABILITY",),
+        )
+
+    with_client(address, token_file, listed)
+
+
+@attrs.frozen
+class DemandAtGroup:
+    """Some demand at one of the groups that could run it: a :class:`PoolDemand`, and of which group."""
+
+    demand_id: str
+    scale_group: str
+    each: AmountStatus
+    tasks: int
+    takes: int
+    why: str
+    before: tuple[PoolPassed, ...]
+    since_ms: int
+    job_ids: tuple[str, ...]
+
+    @classmethod
+    def of(cls, group: PoolStatus, demand: PoolDemand) -> DemandAtGroup:
+        """Return some demand as a row."""
+        return cls(scale_group=group.scale_group, **attrs.asdict(demand, recurse=False))
+
+
+@pools.command()
+@click.option("--group", "scale_group", default="", help="Only demand that this scale group could run.")
+@connection_options
+@format_option
+def demand(*, scale_group: str, form: str, address: str | None, token_file: Path | None) -> None:
+    """List the tasks that wait, by shape, at each group that could run them: what it takes, and why not more.
+
+    The groups of one demand stand in the order in which they are tried. Of each group the first 20 are listed, those
+    first that it takes. JOBS are the first three whose tasks they are.
+    """
+    now_ms = time.time_ns() // 1_000_000
+
+    async def listed(client: Client) -> None:
+        groups = await client.pools()
+        if scale_group and scale_group not in [each.scale_group for each in groups]:
+            named = ", ".join(each.scale_group for each in groups)
+            raise NoSuchSelection(f"--group {scale_group}: the scale groups are {named or 'none'}")
+        found = [DemandAtGroup.of(each, demand) for each in groups for demand in each.demand]
+        if scale_group:
+            able = [each.demand_id for each in found if each.scale_group == scale_group]
+            found = [each for each in found if each.demand_id in able]
+        found.sort(key=lambda each: (each.since_ms, each.demand_id, len(each.before)))
+        show(
+            found,
+            form,
+            {
+                "DEMAND": lambda each: each.demand_id,
+                "EACH": lambda each: _amount(each.each),
+                "JOBS": lambda each: ", ".join(each.job_ids),
+                "FOR": lambda each: age(each.since_ms, now_ms),
+                "GROUP": lambda each: each.scale_group,
+                "TAKES": lambda each: f"{each.takes}/{each.tasks}",
+                "WHY": lambda each: each.why,
+            },
+            kept=("GROUP",),
+            whole=True,
         )
 
     with_client(address, token_file, listed)
@@ -121,8 +189,15 @@ def _refuse_options_before(context: click.Context, address: str | None, token_fi
 
 
 def _node(each: PoolStatus) -> str:
-    node = each.node
-    return amount(node.cpu_milli, node.memory_bytes, node.gpu_count, node.gpu_class)
+    return _amount(each.node)
+
+
+def _amount(of: AmountStatus) -> str:
+    return amount(of.cpu_milli, of.memory_bytes, of.gpu_count, of.gpu_class)
+
+
+def _quota(each: PoolStatus) -> str:
+    return f"{each.quota_pool} (used up by {each.quota_used_up_by})" if each.quota_used_up_by else each.quota_pool
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True, subcommand_metavar="[COMMAND]")

@@ -17,6 +17,7 @@ from iriscw.checkpoint.model import ArtifactCopy, ListedArtifact, ShownTier
 from iriscw.cli import doctor
 from iriscw.cli.app import app
 from iriscw.cli.balancing import BalancedCheckpoint
+from iriscw.cli.fleet import DemandAtGroup
 from iriscw.cli.jobs import UNLISTED
 from iriscw.cli.outcome import MEANINGS
 from iriscw.client.model import ActorStatus, GpuStatus, JobStatus, NodeStatus, PoolStatus, SliceStatus
@@ -63,6 +64,7 @@ LISTINGS: dict[str, type] = {
     "job": JobStatus,
     "slices": SliceStatus,
     "pools": PoolStatus,
+    "pools demand": DemandAtGroup,
     "nodes": NodeStatus,
     "inspect tree": ActorStatus,
     "inspect gpus": GpuStatus,

@@ -261,6 +261,36 @@ class SliceStatus:
 
 
 @attrs.frozen
+class PoolPassed:
+    """A scale group that does not take all of some demand."""
+
+    scale_group: str
+    why: str = ""
+
+
+@attrs.frozen
+class PoolDemand:
+    """Tasks of one shape that cannot be placed now, at a scale group that could run them."""
+
+    demand_id: str
+    """The same for tasks of the same shape, whatever their job."""
+    each: AmountStatus = AmountStatus()
+    """What one task needs."""
+    tasks: int = 0
+    """Those that wait."""
+    takes: int = 0
+    """Those of them that were routed to this group."""
+    why: str = ""
+    """Where to, and why not more."""
+    before: tuple[PoolPassed, ...] = ()
+    """The groups that were tried before this one, in order; the first five."""
+    since_ms: int = 0
+    """Since when demand of this shape is there."""
+    job_ids: tuple[str, ...] = ()
+    """Jobs whose tasks they are: the first three. None where they come back from being suspended."""
+
+
+@attrs.frozen
 class PoolStatus:
     """One scale group: what it has, and whether it takes demand."""
 
@@ -277,6 +307,16 @@ class PoolStatus:
     """What one node offers."""
     num_vms: int = 0
     priority: int = 0
+    quota_pool: str = ""
+    """The quota that it shares with other groups; empty: none."""
+    quota_used_up_by: str = ""
+    """The group whose slice was refused for that quota, or this one; empty while it is not used up."""
+    routed_tasks: int = 0
+    """Tasks that were routed to this group."""
+    demand: tuple[PoolDemand, ...] = ()
+    """All demand that it could run, that which was routed to it first; the first 20."""
+    demand_count: int = 0
+    """How many there are."""
 
 
 @attrs.frozen

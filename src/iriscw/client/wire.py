@@ -25,6 +25,7 @@ from iriscw.proto.iriscw.v1 import (
     GpuStatus,
     JobState as WireJobState,
     JobStatus,
+    PoolDemand,
     PoolStatus,
     PriorityBand,
     Progress,
@@ -179,6 +180,24 @@ def pool_status(sent: PoolStatus) -> model.PoolStatus:
         node=_amount(sent.node),
         num_vms=sent.num_vms,
         priority=sent.priority,
+        quota_pool=sent.quota_pool,
+        quota_used_up_by=sent.quota_used_up_by,
+        routed_tasks=sent.routed_tasks,
+        demand=tuple(_pool_demand(each) for each in sent.demand),
+        demand_count=sent.demand_count,
+    )
+
+
+def _pool_demand(sent: PoolDemand) -> model.PoolDemand:
+    return model.PoolDemand(
+        demand_id=sent.demand_id,
+        each=_amount(sent.each),
+        tasks=sent.tasks,
+        takes=sent.takes,
+        why=sent.why,
+        before=tuple(model.PoolPassed(each.scale_group, each.why) for each in sent.before),
+        since_ms=sent.since_ms,
+        job_ids=tuple(sent.job_ids),
     )
 
 

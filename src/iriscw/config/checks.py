@@ -31,6 +31,7 @@ def check(full: Tree, found: Findings) -> None:
     _check_secrets(full, found)
     groups = {name: group for name, group in full["scale_groups"].items() if group is not INVALID}
     _check_names(full, groups, found)
+    _check_quota_pools(groups, found)
     for name, group in groups.items():
         path = ("scale_groups", name)
         for one in _GROUP_CHECKS:
@@ -131,6 +132,20 @@ def _check_names(full: Tree, groups: Tree, found: Findings) -> None:
         if len(name) <= GROUP_NAME_LIMIT and known(full["name"]) and len(full["name"]) + len(name) > NAMES_LIMIT:
             text = f"too long: with the cluster's name, {full['name']}, at most {NAMES_LIMIT} characters"
             found.add(ProblemKind.INVALID_NAME, path, text)
+
+
+def _check_quota_pools(groups: Tree, found: Findings) -> None:
+    """Find a quota that is written in two ways: its groups would share nothing. Variants are the cloud's own words."""
+    spelt: dict[str, tuple[str, str]] = {}
+    named = [
+        (name, group) for name, group in groups.items() if known(group["quota_pool"], group["accelerator_variant"])
+    ]
+    for name, group in sorted(named, key=lambda each: each[1]["quota_pool"] != each[1]["accelerator_variant"]):
+        pool = group["quota_pool"]
+        theirs, other = spelt.setdefault(pool.casefold(), (pool, name))
+        if theirs != pool and pool != group["accelerator_variant"]:
+            text = f"{pool} is another quota than {theirs} of {other}: write both alike"
+            found.add(ProblemKind.CONTRADICTION, ("scale_groups", name, "quota_pool"), text)
 
 
 def _check_slices(full: Tree, group: Tree, path: Path, found: Findings) -> None:

@@ -457,6 +457,12 @@ class ScaleGroupConfig:
     max_slices: int = key(Whole(), "Slices that exist at most, those being created included.")
     buffer_slices: int = key(Whole(), "Idle slices that are kept ready beyond demand.")
     priority: int = key(Whole(), "Which group takes demand first: the lower number.")
+    quota_pool: str = key(
+        _WORD,
+        "Groups with the same one share a quota: when it is used up for one of them, demand goes to none. Empty: the"
+        " group shares none. Quotas of two regions are two.",
+        otherwise="`accelerator_variant` of a `gpu` group, not on `local`; else empty",
+    )
     attributes: Mapping[str, str] = key(_ATTRIBUTES, "Attributes of the group's workers, for constraints.")
     slice_template: SliceConfig = key(Section(SliceConfig), "How a slice is created.")
     task_runtime: TaskRuntimeKind = key(

@@ -105,6 +105,7 @@ def _group(platform: Tree, kind: PlatformKind, said: Tree) -> Tree:
     group: Tree = overlay(group_defaults(kind), said)
     if group["accelerator_type"] is AcceleratorType.CPU:
         group.setdefault("accelerator_variant", "cpu")
+    group.setdefault("quota_pool", _quota_pool(kind, group))
     for layer in _LAYERED:
         group[layer] = overlay(platform[layer], group.get(layer, {}))
     template = group["slice_template"]
@@ -122,6 +123,13 @@ def _group(platform: Tree, kind: PlatformKind, said: Tree) -> Tree:
         _count_gpus(group, said, pool)
         template["coreweave"] = _pool(platform, group, pool)
     return group
+
+
+def _quota_pool(kind: PlatformKind, group: Tree) -> Any:
+    """Return the quota that a group shares if the file does not say: clouds have one for each kind of GPU."""
+    if kind is PlatformKind.LOCAL or group["accelerator_type"] is not AcceleratorType.GPU:
+        return ""
+    return group.get("accelerator_variant", "")
 
 
 def _count_gpus(group: Tree, said: Tree, pool: Tree) -> None:

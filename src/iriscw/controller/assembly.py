@@ -52,7 +52,7 @@ from iriscw.controller.kept_state import open_state
 from iriscw.controller.platforms.opening import OpenPlatform, open_platform
 from iriscw.controller.stores.logs import LogLimits
 from iriscw.controller.usual_port import dialled, usual_port
-from iriscw.fleet.policy import Policy, default_policy
+from iriscw.fleet.policy import Policy, RoutingPolicy, default_policy, default_routing
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.rpc.address import Address
 from iriscw.rpc.errors import InsecureDoor
@@ -84,6 +84,7 @@ class Controller:
         log_limits: how much of logs is kept.
         insecure_plaintext: listen without TLS off loopback: the network is trusted.
         policy: says how many slices each scale group should have; called inside decisions, so it must be quick.
+        routing: says which groups demand may go to, in which order; likewise.
         features: what it has beside what every controller has. Default: the features of installed packages.
     """
 
@@ -100,6 +101,7 @@ class Controller:
         log_limits: LogLimits | None = None,
         insecure_plaintext: bool = False,
         policy: Policy = default_policy,
+        routing: RoutingPolicy = default_routing,
         features: Sequence[Feature] | None = None,
     ) -> None:
         self.config = config
@@ -112,7 +114,7 @@ class Controller:
         self._log_limits = log_limits
         there = config.controller.coreweave
         self._insecure_plaintext = insecure_plaintext or (there is not None and there.insecure_plaintext)
-        self._builtin = builtin_features(policy, limits or RegistryLimits(), self._require_writer)
+        self._builtin = builtin_features(policy, routing, limits or RegistryLimits(), self._require_writer)
         self._features = features
         self._stack: AsyncExitStack | None = None
         self._address: Address | None = None

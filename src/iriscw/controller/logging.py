@@ -16,7 +16,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from iriscw.fleet.messages import PolicyFailed
+from iriscw.fleet.messages import PolicyFailed, RoutingFailed
 from iriscw.jobs.keeping.messages import CheckpointMissed, GoesBack, PassedOver
 from iriscw.jobs.suspension.messages import CheckpointLeft
 from iriscw.runtime.tree import FailureReport
@@ -68,6 +68,8 @@ def report(event: Any) -> None:
     """
     if isinstance(event, PolicyFailed):
         log.error("the policy failed, and the default one decides for the scale group %r: %s", event.group, event.error)
+    if isinstance(event, RoutingFailed):
+        log.error("the routing policy failed, and the default one decides: %s", event.error)
     if isinstance(event, CheckpointLeft):
         what = event.checkpoint or f"what the suspension {event.key} made"
         where = f" on {event.node}" if event.node else ""

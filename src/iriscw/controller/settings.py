@@ -48,7 +48,6 @@ def fleet_config(config: ClusterConfig, cluster: str = "") -> FleetConfig:
 
 
 def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> GroupConfig:
-    is_gpu = group.accelerator_type is AcceleratorType.GPU
     template = group.slice_template
     region, instance_type = _place(config, template)
     variant = group.accelerator_variant
@@ -72,7 +71,7 @@ def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> Gr
         max_slices=group.max_slices,
         buffer_slices=group.buffer_slices,
         priority=group.priority,
-        quota_pool=variant if is_gpu and not local else "",
+        quota_pool=group.quota_pool,
         image=worker_image(config),
         compute_class="spot" if template.preemptible else "default",
         timing=_local_timing(config, group) if local else _timing(group),

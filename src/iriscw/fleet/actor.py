@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from iriscw.fleet import pods, root
 from iriscw.fleet.groups import group as groups, rules as group_rules
 from iriscw.fleet.model import FleetConfig
-from iriscw.fleet.policy import Policy, default_policy
+from iriscw.fleet.policy import Policy, RoutingPolicy, default_policy, default_routing
 from iriscw.fleet.slices import rules as slice_rules, slice as slices
 from iriscw.runtime.behavior import Backoff, Behavior, ChildSpec, EffectFunction, SessionFunction, Supervision
 from iriscw.runtime.vocabulary import SECOND
@@ -35,6 +35,7 @@ def fleet_behavior(
     config: FleetConfig,
     *,
     policy: Policy = default_policy,
+    routing: RoutingPolicy = default_routing,
     effects: Mapping[type, EffectFunction],
     sessions: Mapping[type, SessionFunction],
 ) -> Behavior:
@@ -43,6 +44,7 @@ def fleet_behavior(
     Args:
         config: groups, paths, delays.
         policy: says how many slices each group should have.
+        routing: says which groups demand may go to, in which order.
         effects: carries out each effect of :mod:`iriscw.cloud.effects`; a simulation gives its own.
         sessions: the same for the watches.
     """
@@ -96,7 +98,7 @@ def fleet_behavior(
         for group in config.groups
     ]
     return Behavior(
-        initial=lambda: root.Fleet(config),
+        initial=lambda: root.Fleet(config, policy=routing),
         on=root.RULES,
         resume=root.resume,
         effects=effects,

@@ -226,6 +226,16 @@ class PolicyFailed:
 
 
 @message
+class RoutingFailed:
+    """The routing policy raised, or gave what is no group of its view: the default one decides on that demand.
+
+    Published by ``/fleet``, at most once a minute.
+    """
+
+    error: str
+
+
+@message
 class SliceChanged:
     """A slice entered another state, or another trouble. Published once for each, unless one follows another at once:
     then the last one is, with what was published before it.
@@ -247,6 +257,13 @@ class SliceChanged:
 @message
 class DescribeFleet:
     """Answered with :class:`iriscw.fleet.model.FleetDescription`, from memory."""
+
+
+@message
+class ExplainDemand:
+    """Answered with a tuple of :class:`iriscw.fleet.model.GroupDemand`: of these groups, as far as they are known."""
+
+    groups: tuple[str, ...]
 
 
 @message

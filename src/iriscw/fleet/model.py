@@ -340,6 +340,39 @@ class GroupRow:
     """Pools that belong to no slice and are being deleted."""
     policy_failures: int = 0
     """How often the group's policy failed since the group's actor began, and the default one decided."""
+    quota_used_up_by: str = ""
+    """The group whose slice was refused for the quota that this group shares, or itself; empty: none."""
+
+
+@message
+class RoutedDemand:
+    """What users see of some demand at one of the groups that could run it. Times are wall-clock ns."""
+
+    demand_id: str
+    each: Capacity
+    """What one task needs."""
+    tasks: int
+    """Those that wait."""
+    takes: int
+    """Those of them that were routed to this group."""
+    why: str
+    """Where to, and why not more."""
+    before: tuple[tuple[str, str], ...]
+    """The groups that were tried before this one, with why none of them takes all."""
+    since: int
+    """Since when demand of this shape is there."""
+
+
+@message
+class GroupDemand:
+    """All demand that a group could run: that which was routed there comes first."""
+
+    group: str
+    tasks: int
+    """Those that were routed there."""
+    demands: int
+    """How many there are; the first of them are told."""
+    told: tuple[RoutedDemand, ...] = ()
 
 
 @message
@@ -352,6 +385,8 @@ class FleetDescription:
     """Whether the cloud was listed since the start; until then rows show what the journal promised."""
     watch_error: str = ""
     """Why the cloud is not being watched right now; empty when it is."""
+    routing_failures: int = 0
+    """How often the routing policy failed since ``/fleet`` began, and the default one decided."""
 
 
 class WorkerRefused(OperationError):

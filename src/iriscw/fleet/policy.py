@@ -1,4 +1,4 @@
-"""How many slices a group should have: the one question about size that may be answered by somebody else.
+"""How many slices a group should have, and which groups demand may go to: the questions that somebody else may answer.
 
 Theory of operation. A *policy* is a function from what is known of a group (:class:`GroupView`) to a number of slices,
 ready and on their way together. It is asked whenever the group looks at its size: after anything that may matter, and
@@ -12,20 +12,29 @@ by the group's own rules, whatever the answer is. So no policy can
 * end the group: where it raises, or answers with anything but a whole number, :func:`default_policy` decides, the
   failure is counted and :class:`~iriscw.fleet.messages.PolicyFailed` is published.
 
-A policy is called inside a decision. It must be quick (all actors wait for it), and a function of its argument alone:
-no clock, no random numbers, no memory. The times that it may need are in the view.
+A *routing policy* is a function from demand and the groups that could run it (:class:`DemandView`) to those of the
+groups that the demand may go to, in the order in which they are tried. It is asked once for each entry of demand
+whenever demand is routed. It says which groups and in which order, never how much: what each takes is packed by
+:mod:`iriscw.fleet.routing`. So no routing policy can route demand to a group that could never run it, that is closed,
+or that has no room; where it fails :func:`default_routing` decides on that demand, and
+:class:`~iriscw.fleet.messages.RoutingFailed` is published.
+
+Both are called inside a decision. They must be quick (all actors wait for them), and functions of their argument alone:
+no clock, no random numbers, no memory. The times that they may need are in the view.
 """
 
 from __future__ import annotations
 
+import itertools
 import operator
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import attrs
 
 from iriscw._errors import as_failure
+from iriscw.cloud.model import Attributes, Capacity, Constraint
 from iriscw.fleet.model import Availability
 
 MAX_ERROR_CHARS = 200
@@ -121,8 +130,123 @@ def ask(policy: Policy, view: GroupView) -> PolicyAnswer:
     try:
         slices = int(operator.index(policy(view)))
     except BaseException as raised:  # noqa: BLE001 - it is somebody else's code; what it raised is reported
-        problem = as_failure(raised)
-        error = "".join(traceback.format_exception_only(problem)).strip()[:MAX_ERROR_CHARS]
-        slices = default_policy(view)
+        error, slices = _told(raised), default_policy(view)
     most = max(view.max_slices, view.alive)
     return PolicyAnswer(min(max(slices, view.min_slices), most), error)
+
+
+def _told(raised: BaseException) -> str:
+    problem = as_failure(raised)
+    return "".join(traceback.format_exception_only(problem)).strip()[:MAX_ERROR_CHARS]
+
+
+# Routing
+
+
+@attrs.frozen
+class CandidateGroup:
+    """A group that could run some demand, as it stands. In slices where nothing else is said; durations are ns."""
+
+    name: str
+    priority: int
+    """Of the configuration: the lower number comes first."""
+    unmet: int
+    """How many of the demand's preferences the group does not meet."""
+    attributes: Attributes
+    """What the configuration says of all its workers: ``attributes.get("region")``, or what the file adds, such as a
+    price. A value is text or an integer."""
+    per_worker: Capacity
+    """What each worker offers."""
+    num_vms: int
+    """Workers of one slice."""
+    quota_pool: str
+    """Which quota it shares with others; empty: none."""
+    availability: Availability
+    """Whether it asks for slices now, and what keeps it from that."""
+    reason: str
+    """The same as a sentence; may be empty."""
+    retry_in: int | None
+    """Until a closed group opens again by itself; None if it is open, or waits for people."""
+    room: int
+    """Slices that could be asked for now."""
+    ready: int
+    idle: int
+    """Of those that are ready: nothing runs there."""
+    booting: int
+    """On their way."""
+    waiting: int
+    """In the cloud's queue for machines."""
+    max_slices: int
+    boot_estimate: int
+    """What a boot is thought to take; 0: nobody knows."""
+
+
+@attrs.frozen
+class DemandView:
+    """Tasks of one shape that cannot be placed now, and the groups that could run them. Times are integer ns."""
+
+    demand_id: str
+    """The same for the same shape."""
+    tasks: int
+    each: Capacity
+    """What one task needs."""
+    constraints: tuple[Constraint, ...]
+    gang_size: int
+    """Tasks that run together; 1: each by itself."""
+    gang_by: str
+    """The attribute that the workers of a gang share."""
+    band: int
+    """The priority band: the lower number comes first."""
+    waited: int
+    """For how long demand of this shape has been there without a break, as far as this controller's process knows."""
+    groups: tuple[CandidateGroup, ...]
+    """Those that could run it, in the order of :func:`default_routing`; at least one."""
+    now: int
+    """The monotonic clock: only differences mean something."""
+    wall: int
+    """The wall clock, since 1970 in UTC. It may jump."""
+
+
+RoutingPolicy: TypeAlias = Callable[[DemandView], Iterable[CandidateGroup]]
+"""Gives the groups that demand may go to now, in the order in which they are tried: some of the view's, all or none."""
+
+
+@attrs.frozen
+class RoutingAnswer:
+    """What came of asking a routing policy."""
+
+    groups: tuple[str, ...]
+    """By name."""
+    error: str = ""
+    """Why the default one decided instead; else empty."""
+
+
+def default_routing(view: DemandView) -> tuple[CandidateGroup, ...]:
+    """Return all groups: those that meet more of the demand's preferences first, then those of lower ``priority``."""
+    return view.groups
+
+
+def ask_routing(policy: RoutingPolicy, view: DemandView) -> RoutingAnswer:
+    """Ask a routing policy, whatever it does."""
+    try:
+        return RoutingAnswer(chosen_groups(policy(view), view))
+    except BaseException as raised:  # noqa: BLE001 - it is somebody else's code; what it raised is reported
+        return RoutingAnswer(tuple(each.name for each in default_routing(view)), _told(raised))
+
+
+def chosen_groups(answer: Iterable[object], view: DemandView) -> tuple[str, ...]:
+    """Return the names of the groups that a routing policy gives.
+
+    Raises:
+        ValueError: one is none of the view's, or is there twice.
+    """
+    known = {each.name: False for each in view.groups}
+    names: list[str] = []
+    for group in itertools.islice(answer, len(known) + 1):
+        if not isinstance(group, CandidateGroup) or group.name not in known:
+            raise ValueError(f"{group!r:.60} is none of the groups of the view")
+        if known[group.name]:
+            raise ValueError(f"the group {group.name!r} is there twice")
+        known[group.name] = True
+        names.append(group.name)
+    return tuple(names)

@@ -34,6 +34,8 @@ from iriscw.cloud.model import (
     Removed,
     Upserted,
 )
+from iriscw.fleet.choosing import Asking
+from iriscw.fleet.explaining import explain_demand
 from iriscw.fleet.groups.group import empty_row
 from iriscw.fleet.messages import (
     MAX_DEMAND_ENTRIES,
@@ -43,7 +45,9 @@ from iriscw.fleet.messages import (
     DemandEntry,
     DemandRouted,
     DescribeFleet,
+    ExplainDemand,
     ReopenGroup,
+    RoutingFailed,
     SchedulerStarted,
     WorkersMissed,
 )
@@ -51,6 +55,7 @@ from iriscw.fleet.model import (
     Availability,
     FleetConfig,
     FleetDescription,
+    GroupConfig,
     NoSuchGroup,
     SliceRow,
     SliceState,
@@ -59,9 +64,11 @@ from iriscw.fleet.model import (
     slice_of,
 )
 from iriscw.fleet.newest import NewestSlices, Prospect
+from iriscw.fleet.offers import GroupOffer, spreads
 from iriscw.fleet.orphans import Orphans, Thing
 from iriscw.fleet.pacing import REMOVALS_BURST, REMOVALS_PER_MINUTE, TokenBucket, backoff
-from iriscw.fleet.routing import GroupOffer, Routing, route, spreads
+from iriscw.fleet.policy import RoutingPolicy, default_routing
+from iriscw.fleet.routing import Routing, route
 from iriscw.fleet.signals import (
     Evaluate,
     GroupReported,
@@ -85,6 +92,7 @@ from iriscw.runtime.vocabulary import (
     Context,
     Continue,
     DecisionFunction,
+    Emit,
     Failed,
     Open,
     Outcome,
@@ -94,6 +102,7 @@ from iriscw.runtime.vocabulary import (
     Tell,
     Terminated,
     Undelivered,
+    replace,
 )
 
 POOLS = "pools"
@@ -105,6 +114,9 @@ WATCH_INBOUND = 256
 RELIST_DELAY = 1 * SECOND
 """Before everything is listed again because a group had no room for what a watch brought."""
 
+
+POLICY_REPORTS_EVERY = 60 * SECOND
+"""Between two reports that the routing policy fails: each failure is counted anyway."""
 
 STARTING = "starting: `iriscw pools` says what it waits for"
 """What tasks are told of a group that has not reported yet: it does not change meanwhile, so demand is routed once."""
@@ -139,6 +151,17 @@ class Fleet:
     relisting: bool = False
     routing: bool = False
     takeover_over: bool = False
+    policy: RoutingPolicy = attrs.field(default=default_routing, eq=False, repr=False)
+    """Says which groups demand may go to."""
+    since: dict[str, int] = attrs.field(factory=dict)
+    """Since when each demand is there, by its id: monotonic ns."""
+    decided: Routing | None = None
+    """How demand was routed last."""
+    offered: dict[str, GroupOffer] = attrs.field(factory=dict)
+    """What each group offered then."""
+    policy_failures: int = 0
+    policy_reported: int | None = None
+    """When a failure of the policy was last published."""
     orphans: Orphans = attrs.field(factory=Orphans)
     removals: TokenBucket = attrs.field(factory=lambda: TokenBucket.per_minute(REMOVALS_BURST, REMOVALS_PER_MINUTE))
 
@@ -304,6 +327,8 @@ def try_again(fleet: Fleet, message: TryAgain, ctx: Context) -> Outcome:
 def demand_changed(fleet: Fleet, message: DemandChanged, ctx: Context) -> Outcome:
     """Take note of all that cannot be placed."""
     fleet.demand = message.entries
+    waiting = (entry.demand_id for entry in message.entries if entry.count > 0)
+    fleet.since = {demand_id: fleet.since.get(demand_id, ctx.now) for demand_id in waiting}
     return tuple(_reroute(fleet))
 
 
@@ -325,9 +350,20 @@ def route_demand(fleet: Fleet, message: Evaluate, ctx: Context) -> Outcome:
     """Route all demand, and tell only what has changed."""
     fleet.routing = False
     demand = fleet.demand[:MAX_DEMAND_ENTRIES]
-    routing = route(demand, offers(fleet), fleet.newest.doubts(demand, _prospects(fleet), ctx.now, ctx.wall))
+    offered = offers(fleet)
+    fleet.offered = {each.config.name: each for each in offered}
+    doubts = fleet.newest.doubts(demand, _prospects(fleet), ctx.now, ctx.wall)
+    commands: list[Command] = []
+    if fleet.policy is default_routing:
+        routing = route(demand, offered, doubts)
+    else:
+        asking = Asking(fleet.policy, fleet.offered, fleet.since, ctx.now, ctx.wall)
+        routing = route(demand, offered, doubts, asking.choose)
+        commands += _asked(fleet, asking, ctx)
+    fleet.decided = routing
     due = fleet.newest.next_trial(ctx.now)
-    commands: list[Command] = [] if due is None else [SetTimer("trial", due, Evaluate())]
+    if due is not None:
+        commands.append(SetTimer("trial", due, Evaluate()))
     for group, count in routing.wanted.items():
         renew, useless = routing.renew[group], routing.useless[group]
         wanted = SlicesWanted(count, routing.spread[group], routing.unfit[group], renew, useless)
@@ -339,6 +375,20 @@ def route_demand(fleet: Fleet, message: Evaluate, ctx: Context) -> Outcome:
         fleet.routed = reasons
         commands.append(Tell(fleet.config.scheduler, DemandRouted(reasons, routing.never), conflate="routed"))
     return tuple(commands)
+
+
+def _asked(fleet: Fleet, asking: Asking, ctx: Context) -> list[Command]:
+    """Ask again after a while, since a policy may go by how long demand waits; report that it failed."""
+    commands: list[Command] = []
+    if fleet.since:
+        commands.append(SetTimer("ask", fleet.timing.evaluation_interval, Evaluate()))
+    if not asking.failures:
+        return commands
+    fleet.policy_failures += asking.failures
+    if fleet.policy_reported is None or ctx.now - fleet.policy_reported >= POLICY_REPORTS_EVERY:
+        fleet.policy_reported = ctx.now
+        commands.append(Emit(RoutingFailed(asking.error)))
+    return commands
 
 
 def _prospects(fleet: Fleet) -> Iterator[Prospect]:
@@ -367,30 +417,22 @@ def starting(fleet: Fleet) -> str:
 
 def offers(fleet: Fleet) -> list[GroupOffer]:
     """Return what each group can take; one quota that is used up closes all groups that share it."""
-    used_up = {
-        group.quota_pool: group.name
-        for group in fleet.config.groups
-        if group.quota_pool and _availability(fleet, group.name) is Availability.QUOTA_EXCEEDED
-    }
-    idle = _idle(fleet)
+    used_up, idle = _used_up(fleet), _idle(fleet)
     result = []
     for group in fleet.config.groups:
-        report = fleet.reports.get(group.name)
-        if report is None:
+        if group.name not in fleet.reports:
             # Demand may name a group that is only starting: it says what it can take once it has looked.
             result.append(GroupOffer(group, Availability.COOLDOWN, STARTING))
             continue
-        state, reason, room = report.availability, report.row.reason, report.room
-        if group.quota_pool in used_up and state.accepts:
-            state, room = Availability.QUOTA_EXCEEDED, 0
-            reason = f"it shares the quota {group.quota_pool!r} with {used_up[group.quota_pool]!r}"
+        report = _as_shared(fleet, group, used_up)
+        row, state = report.row, report.availability
         result.append(
             GroupOffer(
                 group,
                 state,
-                reason,
+                row.reason,
                 report.absorbing,
-                room,
+                report.room,
                 report.waiting,
                 expected_at=report.expected_at,
                 boot_estimate=report.row.boot_estimate,
@@ -399,9 +441,36 @@ def offers(fleet: Fleet) -> list[GroupOffer]:
                 known=idle.get(group.name, ()),
                 going=report.going,
                 fresh=report.fresh,
+                retry_at=row.retry_at,
+                ready=row.ready,
             )
         )
     return result
+
+
+def _used_up(fleet: Fleet) -> dict[str, str]:
+    """Return which quotas are used up, each with the group that was refused."""
+    return {
+        group.quota_pool: group.name
+        for group in fleet.config.groups
+        if group.quota_pool and _availability(fleet, group.name) is Availability.QUOTA_EXCEEDED
+    }
+
+
+def _as_shared(fleet: Fleet, group: GroupConfig, used_up: Mapping[str, str]) -> GroupReported:
+    """Return how a group stands that shares its quota: closed while that is used up, whoever was refused."""
+    report = fleet.reports[group.name]
+    refused = used_up.get(group.quota_pool, "")
+    if not refused:
+        return report
+    row = replace(report.row, quota_used_up_by=refused)
+    if not report.availability.accepts:
+        return replace(report, row=row)
+    state = Availability.QUOTA_EXCEEDED
+    reason = f"it shares the quota {group.quota_pool!r} with {refused!r}"
+    retry_at = fleet.reports[refused].row.retry_at
+    row = replace(row, availability=state, reason=reason, retry_at=retry_at)
+    return replace(report, row=row, availability=state, room=0)
 
 
 def _idle(fleet: Fleet) -> dict[str, tuple[IdleSlice, ...]]:
@@ -503,18 +572,29 @@ def row_changed(fleet: Fleet, message: SliceRowChanged, ctx: Context) -> Outcome
 
 def describe(fleet: Fleet, message: DescribeFleet, ctx: Context) -> Outcome:
     """Answer from memory."""
-    reports = fleet.reports
-    reason = starting(fleet)
+    used_up, reason = _used_up(fleet), starting(fleet)
     groups = [
-        reports[group.name].row if group.name in reports else empty_row(group, reason) for group in fleet.config.groups
+        _as_shared(fleet, group, used_up).row if group.name in fleet.reports else empty_row(group, reason)
+        for group in fleet.config.groups
     ]
     description = FleetDescription(
         groups=tuple(sorted(groups, key=lambda row: row.group)),
         slices=tuple(row for _, row in sorted(fleet.rows.items())),
         synced=all(watching.listed for watching in fleet.watches.values()),
         watch_error="; ".join(f"{key}: {each.error}" for key, each in fleet.watches.items() if each.error),
+        routing_failures=fleet.policy_failures,
     )
     return (Reply(description),)
+
+
+def explain(fleet: Fleet, message: ExplainDemand, ctx: Context) -> Outcome:
+    """Say which demand was routed to which group, and why the groups before it did not take it."""
+    routing = fleet.decided
+    if routing is None:
+        return (Reply(()),)
+    since = {demand_id: ctx.wall - ctx.now + at for demand_id, at in fleet.since.items()}
+    known = [group for group in message.groups if group in fleet.offered]
+    return (Reply(explain_demand(known, routing, fleet.offered, since)),)
 
 
 def reopen(fleet: Fleet, message: ReopenGroup, ctx: Context) -> Outcome:
@@ -557,6 +637,7 @@ RULES: Mapping[type[Any], DecisionFunction] = {
     WorkersMissed: workers_missed,
     SliceRowChanged: row_changed,
     DescribeFleet: describe,
+    ExplainDemand: explain,
     ReopenGroup: reopen,
     Terminated: terminated,
     Undelivered: undelivered,

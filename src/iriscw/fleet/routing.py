@@ -3,7 +3,8 @@
 Theory of operation. Demand comes as entries, each so many tasks of one shape that the scheduler cannot
 place now. They are routed in order of their band, gangs and big shapes first, as first-fit-decreasing does.
 An entry may go to the groups whose workers could run it at all; those that meet more of its preferences
-come first, then those with a lower ``priority``. It is packed in rounds:
+come first, then those with a lower ``priority``, unless a routing policy of the user's own names others of them, or
+another order (:func:`iriscw.fleet.policy.ask_routing`). It is packed in rounds:
 
 1. into slices that are on their way already;
 2. into slices that could still be asked for;
@@ -34,9 +35,8 @@ For every demand the result has a sentence that says what is done about it, or w
 from __future__ import annotations
 
 import difflib
-import enum
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -46,60 +46,14 @@ from iriscw.fleet.bays import Bay
 from iriscw.fleet.messages import DemandEntry
 from iriscw.fleet.model import DECIDED_BY_WORKERS, SLICE_ID, WORKER_ID, Availability, GroupConfig
 from iriscw.fleet.newest import Doubt, Doubts
-from iriscw.fleet.pacing import time_of_day
+from iriscw.fleet.offers import ANY, Bays, Fit, GroupOffer, Kind, Place, PlacedDemand, Round, Shares, spreads
+from iriscw.fleet.sentences import NO_DOUBT, impossible, sentence
 from iriscw.fleet.useless import IdleSlice, useless
-from iriscw.runtime.vocabulary import SECOND
-
-MAX_GROUPS_NAMED = 3
-"""Groups that a sentence for users names."""
 
 MAX_GROUPS_REMEMBERED = 1_024
 """Groups whose attributes are put together once, and not for each entry of each decision."""
 
 NO_DOUBTS: Doubts = {}
-NO_DOUBT: Mapping[str, Doubt] = {}
-
-LONG_BOOT = 120 * SECOND
-"""A boot from this on is told in minutes."""
-
-
-class Round(enum.Enum):
-    """The rounds of packing, in order."""
-
-    IDLE = "ready, and nothing runs there"
-    """For gangs that spread alone: whatever else waits has no room there, or it would run."""
-    ABSORBING = "on their way"
-    ROOM = "to be asked for"
-    WAITING = "waiting for machines"
-    RENEWAL = "in the place of idle ones that nothing that waits could use"
-    """Last of all: it costs a slice."""
-
-
-@attrs.frozen
-class GroupOffer:
-    """What a group can take now."""
-
-    config: GroupConfig
-    availability: Availability
-    reason: str
-    absorbing: int = 0
-    room: int = 0
-    waiting: int = 0
-    expected_at: int | None = None
-    """When the first slice on its way should be ready, in wall-clock ns."""
-    boot_estimate: int = 0
-    """How long a boot is thought to take, in ns; 0: nobody knows."""
-    idle: int = 0
-    """Slices that are ready, and on which nothing runs."""
-    later: int = 0
-    """Slices that could be asked for once the group opens by itself: ``room`` where it is open."""
-    known: tuple[IdleSlice, ...] = ()
-    """The idle ones by name, the longest idle first; after ``idle`` of them come those that were ready only just. Where
-    there are too few, or workers are not known, a slice is thought to do for every gang."""
-    going: int = 0
-    """Slices on their way out, whose places will be free."""
-    fresh: int = 0
-    """Of the absorbing ones, those that are ready: they have shown what they are like."""
 
 
 @attrs.frozen
@@ -120,6 +74,10 @@ class Routing:
     reasons: tuple[tuple[str, str], ...]
     never: tuple[str, ...] = ()
     """Demands that no group can ever run, whatever its workers turn out to be like."""
+    placed: tuple[PlacedDemand, ...] = ()
+    """All demand that some group could run."""
+    asked: Mapping[str, int] = attrs.field(factory=dict)
+    """By group: new slices that demand was routed to."""
 
 
 # Which groups could run it at all
@@ -149,18 +107,13 @@ def _gang_misfit(config: GroupConfig, entry: DemandEntry) -> str:
     return ""
 
 
-def spreads(entry: DemandEntry) -> bool:
-    """Whether its tasks run together, on workers of one slice or of several."""
-    return entry.gang_size > 1 and entry.gang_by not in (SLICE_ID, WORKER_ID)
-
-
 def _is_shared(attribute: str, config: GroupConfig) -> bool:
     """Whether the workers of a group share a value of the attribute, as far as is known before there are some."""
-    return attribute in _attributes(config) or attribute in DECIDED_BY_WORKERS
+    return attribute in known_attributes(config) or attribute in DECIDED_BY_WORKERS
 
 
 def _meant(attribute: str, config: GroupConfig) -> str:
-    known = [*(name for name, _ in _attributes(config).pairs), *DECIDED_BY_WORKERS, SLICE_ID, WORKER_ID]
+    known = [*(name for name, _ in known_attributes(config).pairs), *DECIDED_BY_WORKERS, SLICE_ID, WORKER_ID]
     near = difflib.get_close_matches(attribute, known, n=1)
     return f" (did you mean '{near[0]}'?)" if near else ""
 
@@ -169,7 +122,7 @@ def is_final(config: GroupConfig, entry: DemandEntry) -> bool:
     """Tell whether a misfit lies in what the configuration says: a worker may bring attributes that no group names."""
     if config.per_worker.lacking(entry.demand):
         return True
-    named = _attributes(config)
+    named = known_attributes(config)
     wrong = [each for each in entry.constraints if each.required and not _may_satisfy(each, config)]
     if not wrong and entry.gang_by not in (SLICE_ID, WORKER_ID):
         return False  # workers may bring the attribute, and those of several slices may share it
@@ -177,13 +130,13 @@ def is_final(config: GroupConfig, entry: DemandEntry) -> bool:
 
 
 def _may_satisfy(constraint: Constraint, config: GroupConfig) -> bool:
-    name, named = constraint.key, _attributes(config)
+    name, named = constraint.key, known_attributes(config)
     if name in DECIDED_BY_WORKERS and name not in named:
         return constraint.op is not Op.NOT_EXISTS
     return constraint.satisfied(named)
 
 
-def _attributes(config: GroupConfig) -> Attributes:
+def known_attributes(config: GroupConfig) -> Attributes:
     """Return what is known of all workers of a group before there is one."""
     return _with_group(config.attributes, config.name)
 
@@ -193,7 +146,8 @@ def _with_group(attributes: Attributes, group: str) -> Attributes:
     return attributes.merged(Attributes({"group": group}))
 
 
-def _disliked(config: GroupConfig, entry: DemandEntry) -> int:
+def unmet(config: GroupConfig, entry: DemandEntry) -> int:
+    """Return how many of an entry's preferences a group does not meet."""
     return sum(1 for each in entry.constraints if not each.required and not _may_satisfy(each, config))
 
 
@@ -206,13 +160,30 @@ def _order(entry: DemandEntry) -> tuple[int, int, int, int, int, str]:
     return (entry.band, -entry.gang_size, *size, entry.demand_id)
 
 
-def route(entries: Sequence[DemandEntry], offers: Sequence[GroupOffer], doubts: Doubts = NO_DOUBTS) -> Routing:
-    """Route all demand: pure, and the same for the same arguments."""
+Chooser: TypeAlias = Callable[[DemandEntry, Sequence[GroupConfig]], Sequence[str]]
+"""Names those of the groups that could run an entry which it may go to, in the order in which they are tried."""
+
+
+def route(
+    entries: Sequence[DemandEntry],
+    offers: Sequence[GroupOffer],
+    doubts: Doubts = NO_DOUBTS,
+    choose: Chooser | None = None,
+) -> Routing:
+    """Route all demand: pure, and the same for the same arguments.
+
+    Args:
+        entries: what waits.
+        offers: of all groups.
+        doubts: where new slices of a group are in doubt for an entry.
+        choose: which groups an entry may go to. Default: all that could run it, in their order.
+    """
     bays = _lay_out(entries, offers)
     by_name = {offer.config.name: offer for offer in offers}
-    reasons: list[tuple[str, str]] = []
+    impossibles: list[tuple[str, str]] = []
     never: list[str] = []
     fit: Fit = {}
+    placed: list[PlacedDemand] = []
     in_doubt: list[_InDoubt] = []
     for entry in sorted((entry for entry in entries if entry.count > 0), key=_order):
         misfits = {offer.config.name: misfit(offer.config, entry) for offer in offers}
@@ -220,31 +191,58 @@ def route(entries: Sequence[DemandEntry], offers: Sequence[GroupOffer], doubts: 
             misfits |= _too_few(entry, [offer.config for offer in offers if not misfits[offer.config.name]])
         fitting = sorted(
             (offer.config for offer in offers if not misfits[offer.config.name]),
-            key=lambda config: (_disliked(config, entry), config.priority, config.name),
+            key=lambda config: (unmet(config, entry), config.priority, config.name),
         )
         if not fitting:
             final = all(is_final(offer.config, entry) for offer in offers)
-            reasons.append((entry.demand_id, _impossible(misfits, final=final)))
+            impossibles.append((entry.demand_id, impossible(misfits, final=final)))
             if final:
                 never.append(entry.demand_id)
             continue
+        fitting, left_out = _chosen(entry, fitting, by_name, choose)
         doubted = {
             each.name: doubts[each.name, entry.demand_id] for each in fitting if (each.name, entry.demand_id) in doubts
         }
         trusted = [each for each in fitting if each.name not in doubted] if doubted else fitting
         shares, left = _place(entry, entry.count, trusted, bays, by_name, fit)
         if doubted and left:
-            in_doubt.append(_InDoubt(entry, fitting, doubted, shares, left))
+            in_doubt.append(_InDoubt(entry, fitting, left_out, doubted, shares, left))
         else:
-            reasons.append((entry.demand_id, _sentence(shares, left, fitting, by_name)))
+            placed.append(PlacedDemand(entry, _names(fitting), left_out, shares, left, NO_DOUBT))
     tried: dict[str, None] = {}
     for each in in_doubt:
         _place_in_doubt(each, bays, by_name, fit, tried)
-        sentence = _sentence(each.shares, each.left, each.fitting, by_name, each.doubts)
-        reasons.append((each.entry.demand_id, sentence))
-    wanted = {offer.config.name: 0 for offer in offers}
-    spread = dict(wanted)
-    renew = dict(wanted)
+        order = _names(each.fitting)
+        placed.append(PlacedDemand(each.entry, order, each.left_out, each.shares, each.left, each.doubts))
+    reasons = impossibles + [(each.entry.demand_id, sentence(each, by_name)) for each in placed]
+    return _add_up(_names([offer.config for offer in offers]), bays, fit, reasons, never, placed)
+
+
+def _names(configs: Sequence[GroupConfig]) -> tuple[str, ...]:
+    return tuple(config.name for config in configs)
+
+
+def _chosen(
+    entry: DemandEntry, fitting: list[GroupConfig], offers: Mapping[str, GroupOffer], choose: Chooser | None
+) -> tuple[list[GroupConfig], tuple[str, ...]]:
+    """Return the groups that an entry may go to, in order, and the names of the others that could run it."""
+    if choose is None:
+        return fitting, ()
+    order = dict.fromkeys(choose(entry, fitting))
+    return [offers[name].config for name in order], tuple(each.name for each in fitting if each.name not in order)
+
+
+def _add_up(
+    groups: Sequence[str],
+    bays: Bays,
+    fit: Fit,
+    reasons: Sequence[tuple[str, str]],
+    never: Sequence[str],
+    placed: Sequence[PlacedDemand],
+) -> Routing:
+    """Count what was placed, by group."""
+    wanted = dict.fromkeys(groups, 0)
+    spread, renew, asked = dict(wanted), dict(wanted), dict(wanted)
     unfit: dict[str, tuple[str, ...]] = dict.fromkeys(wanted, ())
     replaceable = dict(unfit)
     for place, bay in bays.items():
@@ -254,22 +252,13 @@ def route(entries: Sequence[DemandEntry], offers: Sequence[GroupOffer], doubts: 
             continue
         wanted[name] += bay.used
         spread[name] += bay.spread
+        if place[1] is Round.ROOM:
+            asked[name] = bay.used
         if name in fit and place not in fit[name]:
             unfit[name] += bay.slices
-    return Routing(wanted, spread, unfit, renew, replaceable, tuple(sorted(reasons)), tuple(sorted(never)))
-
-
-Kind: TypeAlias = tuple[Attributes, ...]
-"""What the workers of an idle slice are like, as far as gangs ask for it; empty where that is not known."""
-
-ANY: Kind = ()
-"""What is still to come may be of any kind."""
-
-Place: TypeAlias = tuple[str, Round, Kind]
-Bays: TypeAlias = dict[Place, Bay]
-Shares: TypeAlias = dict[tuple[str, Round], int]
-Fit: TypeAlias = dict[str, dict[Place, None]]
-"""By group: where its idle slices are that do for a gang that it takes slices for."""
+    return Routing(
+        wanted, spread, unfit, renew, replaceable, tuple(sorted(reasons)), tuple(sorted(never)), tuple(placed), asked
+    )
 
 
 def _lay_out(entries: Sequence[DemandEntry], offers: Sequence[GroupOffer]) -> Bays:
@@ -335,6 +324,7 @@ class _InDoubt:
 
     entry: DemandEntry
     fitting: list[GroupConfig]
+    left_out: tuple[str, ...]
     doubts: Mapping[str, Doubt]
     shares: Shares
     left: int
@@ -444,7 +434,7 @@ def _by_value(entry: DemandEntry, fitting: Sequence[GroupConfig]) -> list[list[G
     """
     values: dict[tuple[bool, str], list[GroupConfig]] = {}
     for config in fitting:
-        value = _attributes(config).get(entry.gang_by)
+        value = known_attributes(config).get(entry.gang_by)
         values.setdefault((value is None, config.name if value is None else str(value)), []).append(config)
     return list(values.values())
 
@@ -567,73 +557,3 @@ def _keep(
         if not rest.left and (best is None or there.left < best.left):
             best = there
     return best if best is not None and best.places else None
-
-
-# Sentences
-
-
-def _impossible(misfits: Mapping[str, str], *, final: bool) -> str:
-    """Say what each group lacks; what is not ``final`` a worker may bring."""
-    if not misfits:
-        return "there is no scale group"
-    named = [f"{name}: {why}" for name, why in sorted(misfits.items())[:MAX_GROUPS_NAMED]]
-    more = len(misfits) - len(named)
-    why = "; ".join(named) + (f"; and {more} more" if more else "")
-    return f"no scale group can ever run this: {why}" if final else f"no scale group is known to run this: {why}"
-
-
-def _sentence(
-    shares: Shares,
-    left: int,
-    fitting: Sequence[GroupConfig],
-    offers: Mapping[str, GroupOffer],
-    doubts: Mapping[str, Doubt] = NO_DOUBT,
-) -> str:
-    parts = []
-    for (name, round_), count in shares.items():
-        tasks = f"{count} task{'s' if count != 1 else ''}"
-        match round_:
-            case Round.IDLE:
-                parts.append(f"{tasks} for idle slices of {name!r}, which are kept for the rest of the gang")
-            case Round.ABSORBING:
-                parts.append(f"{tasks} for slices of {name!r} that are on their way{_ready(offers[name])}")
-            case Round.ROOM:
-                parts.append(f"{tasks} for new slices of {name!r}{_boots(offers[name])}")
-            case Round.WAITING:
-                parts.append(f"{tasks} for slices of {name!r} that wait for machines: {offers[name].reason}")
-            case Round.RENEWAL:
-                why = offers[name].reason
-                parts.append(
-                    f"{tasks} for new slices of {name!r} in the place of idle ones that cannot run this: {why}"
-                )
-    if left:
-        closed = [_takes_none(offers[each.name], doubts.get(each.name)) for each in fitting[:MAX_GROUPS_NAMED]]
-        parts.append(f"no group takes {left} more now: " + ", ".join(closed))
-    return "; ".join(parts)
-
-
-def _takes_none(offer: GroupOffer, doubt: Doubt | None) -> str:
-    name = offer.config.name
-    if doubt is not None and offer.availability.accepts:
-        if doubt.due:
-            return f"the newest slice of {name!r} cannot run this, and one more is tried first"
-        at = time_of_day(doubt.next_at, minutes=offer.boot_estimate >= LONG_BOOT)
-        return f"the newest slice of {name!r} cannot run this, and the next one is tried at {at} UTC"
-    return f"{name!r} is {offer.availability.value}" + (f" ({offer.reason})" if offer.reason else "")
-
-
-def _ready(offer: GroupOffer) -> str:
-    """Say when the first slice on its way should be ready: by the clock, so that the sentence stays the same."""
-    if offer.expected_at is None:
-        return ""
-    at = time_of_day(offer.expected_at, minutes=offer.boot_estimate >= LONG_BOOT)
-    return f", the first ready at about {at} UTC"
-
-
-def _boots(offer: GroupOffer) -> str:
-    """Say how long boots take."""
-    if not offer.boot_estimate:
-        return ""
-    if offer.boot_estimate >= LONG_BOOT:
-        return f", which take about {-(-offer.boot_estimate // (60 * SECOND))} min to boot"
-    return f", which take about {max(1, round(offer.boot_estimate / SECOND))} s to boot"

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from iriscw.cloud.wire import amount
-from iriscw.fleet.model import Availability, GroupConfig, GroupRow, SliceRow, SliceState
+from iriscw.fleet.model import (
+    Availability,
+    GroupConfig,
+    GroupDemand,
+    GroupRow,
+    RoutedDemand,
+    SliceRow,
+    SliceState,
+)
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import MILLISECOND
+
+NOBODYS: Mapping[str, tuple[str, ...]] = {}
 
 _SLICE_STATES = {
     SliceState.REQUESTED: v1.SliceState.REQUESTING,
@@ -47,8 +58,14 @@ def slice_status(row: SliceRow, workers: list[v1.WorkerStatus]) -> v1.SliceStatu
     )
 
 
-def pool_status(row: GroupRow, group: GroupConfig | None, slices: tuple[SliceRow, ...]) -> v1.PoolStatus:
-    """Write a scale group with counts of its slices."""
+def pool_status(
+    row: GroupRow,
+    group: GroupConfig | None,
+    slices: tuple[SliceRow, ...],
+    demand: GroupDemand | None = None,
+    jobs: Mapping[str, tuple[str, ...]] = NOBODYS,
+) -> v1.PoolStatus:
+    """Write a scale group with counts of its slices, and the demand that it could run; ``jobs`` are whose it is."""
     counts: dict[v1.SliceState, int] = {}
     for each in slices:
         if each.group == row.group:
@@ -57,6 +74,10 @@ def pool_status(row: GroupRow, group: GroupConfig | None, slices: tuple[SliceRow
     details: dict[str, Any] = {}
     if group is not None:
         details = {"node": amount(group.per_worker), "num_vms": group.num_vms, "priority": group.priority}
+        details["quota_pool"] = group.quota_pool
+    if demand is not None:
+        details |= {"routed_tasks": demand.tasks, "demand_count": demand.demands}
+        details["demand"] = [_demand(each, jobs.get(each.demand_id, ())) for each in demand.told]
     return v1.PoolStatus(
         scale_group=row.group,
         availability=_AVAILABILITIES[row.availability],
@@ -65,7 +86,21 @@ def pool_status(row: GroupRow, group: GroupConfig | None, slices: tuple[SliceRow
         max_slices=row.max_slices,
         target_slices=max(row.wanted, row.min_slices),
         slices=[v1.SliceCount(state=state, count=count) for state, count in counts.items()],
+        quota_used_up_by=row.quota_used_up_by,
         **details,
+    )
+
+
+def _demand(told: RoutedDemand, job_ids: tuple[str, ...]) -> v1.PoolDemand:
+    return v1.PoolDemand(
+        demand_id=told.demand_id,
+        each=amount(told.each),
+        tasks=told.tasks,
+        takes=told.takes,
+        why=told.why,
+        before=[v1.PoolPassed(scale_group=group, why=why) for group, why in told.before],
+        since_ms=_ms(told.since),
+        job_ids=list(job_ids),
     )
 
 

@@ -37,16 +37,18 @@ async def test_metrics(world: World) -> None:
 
 
 def test_a_policy_that_fails_is_counted() -> None:
-    """By scale group, as a counter."""
+    """By scale group, as a counter; one of routing by itself."""
     row = GroupRow("gpu", Availability.AVAILABLE, "", 1, 1, 1, 0, 4, 0, policy_failures=3)
 
     class Shown:
         def collect(self):
-            return fleet_figures(FleetDescription(groups=(row,), slices=(), synced=True))
+            return fleet_figures(FleetDescription(groups=(row,), slices=(), synced=True, routing_failures=2))
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Shown())
-    assert b'\niriscw_policy_failures_total{group="gpu"} 3.0\n' in generate_latest(registry)
+    text = generate_latest(registry)
+    assert b'\niriscw_policy_failures_total{group="gpu"} 3.0\n' in text
+    assert b"\niriscw_routing_failures_total 2.0\n" in text
 
 
 def test_tokens_of_agents_are_counted() -> None:

@@ -33,6 +33,16 @@ CAUGHT = (
         catcher=f"{SPREAD}test_slices_that_could_not_run_what_waits_are_tried_ever_less_often[None]",
     ),
     Caught(
+        "demand-that-changes-waits-anew",
+        (("fleet/root.py", "demand_changed", "fleet.since.get(demand_id, ctx.now)", "ctx.now"),),
+        catcher="tests/fleet/test_root.py::test_a_routing_policy_is_asked_again_as_time_goes_by",
+    ),
+    Caught(
+        "a-group-that-was-left-out-is-tried-last",
+        (("fleet/routing.py", "_chosen", "[offers[name].config for name in order]", "fitting"),),
+        catcher="tests/fleet/test_choosing.py::test_a_group_that_is_not_named_gets_nothing",
+    ),
+    Caught(
         "any-word-of-being-suspended-gives-a-grant-back",
         ((SUSPENDING, "SuspendDecisions.heard", "seen.withdrawn and seen.withdrawn == move.grant", "True"),),
         catcher="tests/jobs/test_move_any_order.py::test_only_a_word_about_its_grant_gives_it_back",

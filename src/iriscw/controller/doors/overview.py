@@ -18,10 +18,11 @@ from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.listing import page_size
 from iriscw.controller.doors.rules import CLUSTER_RULES
 from iriscw.controller.doors.streams import Switchboard
-from iriscw.fleet.messages import DescribeFleet, ReopenGroup
-from iriscw.fleet.model import FleetDescription, GroupConfig, SliceRow
+from iriscw.fleet.messages import DescribeFleet, ExplainDemand, ReopenGroup
+from iriscw.fleet.model import FleetDescription, GroupConfig, GroupDemand, SliceRow
 from iriscw.fleet.wire import pool_status, slice_status
 from iriscw.jobs.messages import MAX_PAGE, JobPage, ListJobs, SchedulerFigures, SchedulerStatistics
+from iriscw.jobs.scheduling.messages import ExplainDemandJobs
 from iriscw.journal.port import Journal, JournalStatus
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.rules import ServicePart
@@ -113,7 +114,17 @@ class Overview:
         """Return a page of scale groups and the token of the next."""
         fleet = await self.fleet()
         rows = sorted((row for row in fleet.groups if row.group > after), key=lambda row: row.group)
-        page = [pool_status(row, self._facts.groups.get(row.group), fleet.slices) for row in rows[:size]]
+        asked = ExplainDemand(tuple(row.group for row in rows[:size]))
+        told: tuple[GroupDemand, ...] = await self._access.ask("/fleet", asked)
+        demand = {each.group: each for each in told}
+        waiting = dict.fromkeys(each.demand_id for group in told for each in group.told)
+        whose: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        if waiting:
+            whose = await self._access.ask("/jobs/scheduler", ExplainDemandJobs(tuple(waiting)))
+        page = [
+            pool_status(row, self._facts.groups.get(row.group), fleet.slices, demand.get(row.group), dict(whose))
+            for row in rows[:size]
+        ]
         return page, rows[size - 1].group if len(rows) > size else ""
 
     async def cluster(self, version: str) -> v1.ClusterStatus:

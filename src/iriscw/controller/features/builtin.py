@@ -11,18 +11,19 @@ from iriscw.controller.features.hosted import HOSTED
 from iriscw.controller.features.inspection import INSPECTION
 from iriscw.controller.features.jobs import jobs_feature
 from iriscw.controller.features.nodes import NODES
-from iriscw.fleet.policy import Policy
+from iriscw.fleet.policy import Policy, RoutingPolicy
 from iriscw.jobs.registry import RegistryLimits
 
 
 def builtin_features(
-    policy: Policy, limits: RegistryLimits, confirm: Callable[[], Awaitable[None]]
+    policy: Policy, routing: RoutingPolicy, limits: RegistryLimits, confirm: Callable[[], Awaitable[None]]
 ) -> tuple[Feature, ...]:
     """Return them.
 
     Args:
         policy: says how many slices each scale group should have.
+        routing: says which groups demand may go to.
         limits: how many jobs and tasks are taken and kept.
         confirm: returns if nobody else has taken the journal over up to now.
     """
-    return (fleet_feature(policy), jobs_feature(limits, confirm), NODES, COMMANDS, HOSTED, INSPECTION)
+    return (fleet_feature(policy, routing), jobs_feature(limits, confirm), NODES, COMMANDS, HOSTED, INSPECTION)

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from iriscw.controller.cloud import CloudBinding
-from iriscw.controller.doors.figures import COUNTER, GAUGE, gauge, labelled
+from iriscw.controller.doors.figures import COUNTER, GAUGE, counter, gauge, labelled
 from iriscw.controller.doors.overview import ClusterDoor, ClusterFacts, Overview
 from iriscw.controller.feature import Background, Feature, FeatureContext, Parts
 from iriscw.controller.unregistered import Unregistered
 from iriscw.fleet.actor import FLEET_CAPACITY, fleet_behavior
 from iriscw.fleet.model import FleetDescription
-from iriscw.fleet.policy import Policy
+from iriscw.fleet.policy import Policy, RoutingPolicy
 from iriscw.runtime import ChildSpec
 from iriscw.runtime.vocabulary import SECOND
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class FleetParts(Parts):
     """See the module."""
 
-    def __init__(self, context: FeatureContext, policy: Policy) -> None:
+    def __init__(self, context: FeatureContext, policy: Policy, routing: RoutingPolicy) -> None:
         self._context = context
-        self._policy = policy
+        self._policy, self._routing = policy, routing
         self._notices = context.platform.notices
         self.overview = Overview(context.access, _facts(context), context.workers, context.journal)
         self._door = ClusterDoor(context.access, self.overview)
@@ -42,7 +42,9 @@ class FleetParts(Parts):
         """Return ``/fleet``."""
         binding = CloudBinding(self._context.platform.drivers)
         effects, sessions = binding.effects(), binding.sessions()
-        behavior = fleet_behavior(self._context.fleet, policy=self._policy, effects=effects, sessions=sessions)
+        behavior = fleet_behavior(
+            self._context.fleet, policy=self._policy, routing=self._routing, effects=effects, sessions=sessions
+        )
         return (ChildSpec("fleet", behavior, capacity=FLEET_CAPACITY),)
 
     def services(self) -> tuple[Service, ...]:
@@ -105,8 +107,15 @@ def fleet_figures(fleet: FleetDescription) -> Iterator[Family]:
     text = "Times that the policy of a scale group failed, and the default one decided."
     failures = [((group.group,), group.policy_failures) for group in fleet.groups]
     yield labelled(COUNTER, "iriscw_policy_failures", text, ("group",), failures)
+    text = "Times that the routing policy failed, and the default one decided."
+    yield counter("iriscw_routing_failures", text, fleet.routing_failures)
 
 
-def fleet_feature(policy: Policy) -> Feature:
-    """Return the feature; ``policy`` says how many slices each scale group should have."""
-    return Feature(name="fleet", open=lambda context: FleetParts(context, policy))
+def fleet_feature(policy: Policy, routing: RoutingPolicy) -> Feature:
+    """Return the feature.
+
+    Args:
+        policy: says how many slices each scale group should have.
+        routing: says which groups demand may go to.
+    """
+    return Feature(name="fleet", open=lambda context: FleetParts(context, policy, routing))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from iriscw.jobs.messages import ExplainJobs, ExplainPending, JobReasons
+from iriscw.jobs.scheduling.messages import ExplainDemandJobs
 from iriscw.jobs.scheduling.queues import Shape
 from iriscw.jobs.scheduling.reasons import explain
 from iriscw.jobs.scheduling.refusals import explain_rest
@@ -11,6 +14,23 @@ from iriscw.runtime.vocabulary import Context, Outcome, Reply
 
 EXPLAINED_HOSTS = 10_000
 """Looks at a worker in one step that gives reasons to a listing: about 10 ms."""
+
+
+JOBS_TOLD = 3
+"""Of one demand: who wants all of them lists the jobs that wait."""
+
+
+def explain_demand_jobs(state: Scheduler, message: ExplainDemandJobs, ctx: Context) -> Outcome:
+    """Say tasks of which jobs wait as some demand."""
+    if ctx.reply_to is None:
+        return None
+    asked = dict.fromkeys(message.demand_ids)
+    found = tuple(
+        (demand_id(shape), tuple(job.job_id for job in islice(shape.jobs, JOBS_TOLD)))
+        for shape in state.queues.blocked.values()
+        if demand_id(shape) in asked
+    )
+    return (Reply(found),)
 
 
 def explain_pending(state: Scheduler, message: ExplainPending, ctx: Context) -> Outcome:

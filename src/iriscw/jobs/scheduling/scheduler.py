@@ -71,9 +71,10 @@ from iriscw.jobs.messages import (
     SchedulerFigures,
 )
 from iriscw.jobs.model import attempt_uid
-from iriscw.jobs.scheduling.explaining import explain_jobs, explain_pending
+from iriscw.jobs.scheduling.explaining import explain_demand_jobs, explain_jobs, explain_pending
 from iriscw.jobs.scheduling.fleet_reports import tell_activity, tell_demand, tell_never
 from iriscw.jobs.scheduling.link_briefing import brief, link_some, links_of
+from iriscw.jobs.scheduling.messages import ExplainDemandJobs
 from iriscw.jobs.scheduling.placement import Commitment, Host
 from iriscw.jobs.scheduling.queues import Shape, Waiting
 from iriscw.jobs.scheduling.refusals import note_beginning, note_refusal, rest, said_of
@@ -155,6 +156,7 @@ class SchedulerDecisions:
             SuspendedUnwanted: self.suspended_unwanted,
             ExplainPending: explain_pending,
             ExplainJobs: explain_jobs,
+            ExplainDemandJobs: explain_demand_jobs,
             SchedulerFigures: self.figures,
             Arrived: self.repositories,
             Closed: follow_again,

@@ -155,6 +155,8 @@ __all__ = (
     "PluginPlatformConfig",
     "PluginSliceConfig",
     "PoolAvailability",
+    "PoolDemand",
+    "PoolPassed",
     "PoolStatus",
     "PriorityBand",
     "ProcessExit",
@@ -4001,6 +4003,67 @@ default_message_pool.register_message("iriscw.v1", "PluginSliceConfig", PluginSl
 
 
 @dataclass(eq=False, repr=False)
+class PoolDemand(betterproto2.Message):
+    """
+    Some demand at a group that could run it.
+    """
+
+    demand_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    each: "Amount | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    What one task needs.
+    """
+
+    tasks: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
+    """
+    Tasks that wait.
+    """
+
+    takes: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
+    """
+    Those of them that were routed to this group.
+    """
+
+    why: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    Where to, and why not more.
+    """
+
+    before: "list[PoolPassed]" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    The groups that were tried before this one, in order.
+    """
+
+    since_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
+    """
+    Since when demand of this shape is there.
+    """
+
+    job_ids: "list[str]" = betterproto2.field(8, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Jobs whose tasks they are, by id: the first three. None where they come back from being suspended.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "PoolDemand", PoolDemand)
+
+
+@dataclass(eq=False, repr=False)
+class PoolPassed(betterproto2.Message):
+    """
+    A group that does not take all of some demand.
+    """
+
+    scale_group: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    why: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("iriscw.v1", "PoolPassed", PoolPassed)
+
+
+@dataclass(eq=False, repr=False)
 class PoolStatus(betterproto2.Message):
     scale_group: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -4029,6 +4092,31 @@ class PoolStatus(betterproto2.Message):
     num_vms: "int" = betterproto2.field(9, betterproto2.TYPE_INT32)
 
     priority: "int" = betterproto2.field(10, betterproto2.TYPE_INT32)
+
+    quota_pool: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
+    """
+    The quota that it shares with other groups; empty: none.
+    """
+
+    quota_used_up_by: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
+    """
+    The group whose slice was refused for that quota, or this one; empty while it is not used up.
+    """
+
+    routed_tasks: "int" = betterproto2.field(13, betterproto2.TYPE_INT32)
+    """
+    Tasks that were routed to this group.
+    """
+
+    demand: "list[PoolDemand]" = betterproto2.field(14, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    All demand that it could run, that which was routed to it first; only the first entries.
+    """
+
+    demand_count: "int" = betterproto2.field(15, betterproto2.TYPE_INT32)
+    """
+    How many entries there are.
+    """
 
 
 default_message_pool.register_message("iriscw.v1", "PoolStatus", PoolStatus)
@@ -4579,6 +4667,8 @@ class ScaleGroupConfig(betterproto2.Message):
     )
 
     task_image: "str" = betterproto2.field(14, betterproto2.TYPE_STRING)
+
+    quota_pool: "str" = betterproto2.field(15, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message("iriscw.v1", "ScaleGroupConfig", ScaleGroupConfig)
