@@ -191,6 +191,8 @@ class Client:
         checkpoint_every: float | None = None,
         keep_checkpoints: int = 2,
         retry_from_checkpoint: bool = False,
+        preferred: Constraints = (),
+        preemption: str = "kill",
         **kwargs: Any,
     ) -> Job:
         """Run a callable or a command; arguments and errors as :meth:`iriscw.Client.submit`."""
@@ -219,6 +221,8 @@ class Client:
                 checkpoint_every=checkpoint_every,
                 keep_checkpoints=keep_checkpoints,
                 retry_from_checkpoint=retry_from_checkpoint,
+                preferred=preferred,
+                preemption=preemption,
                 **kwargs,
             )
         )

@@ -117,6 +117,8 @@ class Client(ActorCreation):
         checkpoint_every: float | None = None,
         keep_checkpoints: int = 2,
         retry_from_checkpoint: bool = False,
+        preferred: Constraints = (),
+        preemption: str = "kill",
         **kwargs: Any,
     ) -> Job:
         """Have ``entrypoint(*args, **kwargs)`` run once in each of ``replicas`` tasks; return when the journal has it.
@@ -145,6 +147,8 @@ class Client(ActorCreation):
             checkpoint_every: seconds between two checkpoints of each task that runs, and runs on; None: none are made.
             keep_checkpoints: how many of these are kept of a task, the newest.
             retry_from_checkpoint: begin a task that is tried again from the newest: what it did since, it does again.
+            preferred: what workers should be like, as ``constraints``: the best with room is taken, no task waits.
+            preemption: of a task that has to give way to a higher ``priority``: ``kill``, ``freeze`` or ``never``.
             kwargs: for the callable.
 
         Raises:
@@ -163,7 +167,7 @@ class Client(ActorCreation):
         wishes |= {"max_retries_failure": max_retries_failure, "max_retries_preemption": max_retries_preemption}
         wishes |= {"existing": existing, "detached": detached, "parent_job_id": self._job_id}
         wishes |= {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
-        wishes |= {"retry_from_checkpoint": retry_from_checkpoint}
+        wishes |= {"retry_from_checkpoint": retry_from_checkpoint, "preferred": preferred, "preemption": preemption}
         submission = build_submission(entrypoint, args, kwargs, **wishes)
         return await self._send(submission, bundle, bundle_exclude, image=image, freezable=freezable)
 

@@ -26,6 +26,7 @@ from iriscw.proto.iriscw.v1 import (
     JobState as WireJobState,
     JobStatus,
     PoolStatus,
+    PreemptionMode,
     PriorityBand,
     SliceStatus,
     SubmitJobRequest,
@@ -292,6 +293,7 @@ def submit_request(
         checkpoint_every_ms=spec.checkpoint_every_ns // NS_PER_MS,
         keep_checkpoints=spec.keep_checkpoints,
         retry_from_checkpoint=spec.retry_from_checkpoint,
+        preemption=PreemptionMode[spec.preemption.name],
     )
 
 

@@ -312,12 +312,14 @@ class ReportJob:
 
 @message
 class LiveAttempt:
-    """An attempt that takes room on a worker."""
+    """An attempt that takes room on a worker; ``leaves``: it is on its way to hold none."""
 
     uid: str
     index: int
     worker_id: str
     incarnation: str
+    placed_wall_ns: int = 0
+    leaves: bool = False
 
 
 @message
@@ -679,7 +681,8 @@ class SchedulerStatistics:
     """Figures of the scheduler.
 
     ``committed`` holds worker id and what live attempts take there, for those workers that were asked for and are
-    known; ``attempts`` how many these are. ``returning`` counts suspended attempts that wait for a worker.
+    known; ``attempts`` how many these are. ``returning`` counts suspended attempts that wait for a worker,
+    ``preempted`` those that were ever asked to give way to work of a higher band.
     """
 
     syncing: bool
@@ -693,3 +696,4 @@ class SchedulerStatistics:
     committed: tuple[tuple[str, Capacity], ...]
     attempts: tuple[tuple[str, int], ...]
     returning: int = 0
+    preempted: int = 0

@@ -178,7 +178,7 @@ MUTANTS = (
     ),
     _bug(
         "no-reason-for-pending-tasks",
-        ("jobs/scheduling/explaining.py", "_explain", "f'{reason}; {routed}' if routed else reason", "''"),
+        ("jobs/scheduling/explaining.py", "_explain", "'; '.join((each for each in said if each))", "''"),
     ),
     _bug(
         "end-shown-before-its-log",

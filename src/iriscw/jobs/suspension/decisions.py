@@ -85,6 +85,7 @@ from iriscw.jobs.suspension.messages import (
     FindSuspended,
     MoveOverdue,
     PlaceAgain,
+    PreemptAttempts,
     ResumeMoves,
     ResumeTask,
     StoreAgain,
@@ -133,6 +134,7 @@ from iriscw.jobs.suspension.records import (
     ThawUndone,
 )
 from iriscw.jobs.suspension.refusals import not_now, not_suspendable, over
+from iriscw.jobs.suspension.yielding import YieldDecisions, limit_ns, limit_of, preempted
 from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import (
     Cancel,
@@ -168,6 +170,7 @@ class SuspendDecisions:
 
     def __init__(self, settings: JobSettings) -> None:
         self.settings = settings
+        self.yielding = YieldDecisions(settings)
 
     def rules(self) -> dict[type, DecisionFunction]:
         """Return the decision for each message."""
@@ -183,6 +186,7 @@ class SuspendDecisions:
             StoreAgain: self.store_again,
             ResumeMoves: self.resume_rest,
             BackOverdue: self.back_overdue,
+            PreemptAttempts: self.yielding.preempt,
         }
 
     # What is asked
@@ -209,7 +213,7 @@ class SuspendDecisions:
         then = step(ledger, index, uid, ends, ctx, asked)
         tell = Tell(link_of(ctx, attempt.worker_id), SuspendAttempts(attempt.incarnation, (uid,)))
         answer = Reply(view_of(index, uid, then))
-        commands = (*ends.commands, tell, self._limit(index, uid, then, ctx), answer)
+        commands = (*ends.commands, tell, limit_of(self.settings, index, uid, then, ctx), answer)
         return Decision(records=tuple(ends.records), commands=commands)
 
     def _stays(self, ledger: JobLedger, index: int, uid: str, move: Move, key: str, ctx: Context) -> Outcome:
@@ -370,6 +374,7 @@ class SuspendDecisions:
         ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
         if drop is not None:  # a checkpoint to which it went back is kept
             ends.commands.append(Run(("drop", drop.key), drop))
+        self.yielding.go_on(ledger, index, uid, ends, ctx)
 
     def ended(self, ledger: JobLedger, seen: Observation) -> Observation:
         """Say how an attempt ended that its worker says has: one that was given up is lost, for the reason of that.
@@ -379,6 +384,8 @@ class SuspendDecisions:
         move = ledger.moves.get(seen.uid)
         if move is not None and seen.log_offset < move.log_offset:
             seen = replace(seen, log_offset=move.log_offset)
+        if move is not None and move.stopped_to_yield and seen.ending in (Ending.PREEMPTED, Ending.KILLED):
+            return preempted(seen, move.yields_to)
         if move is None or not move.given_up or seen.ending not in (Ending.KILLED, Ending.MISSING, Ending.WORKER_LOST):
             return seen
         return Observation(
@@ -514,6 +521,7 @@ class SuspendDecisions:
         if stop_for(ledger, attempt) is None:
             go_on = ContinueAttempts(attempt.incarnation, (uid,))
             ends.commands.append(Tell(link_of(ctx, attempt.worker_id), go_on))
+            self.yielding.go_on(ledger, index, uid, ends, ctx)
 
     # Storing
 
@@ -570,7 +578,7 @@ class SuspendDecisions:
         then = step(ledger, index, uid, ends, ctx, named)
         order = run_order(ledger, index, uid, attempt.number, None, then)
         tell = Tell(link_of(ctx, message.worker_id), RunAttempts(message.incarnation, (order,)))
-        commands = (*ends.commands, tell, self._limit(index, uid, then, ctx))
+        commands = (*ends.commands, tell, limit_of(self.settings, index, uid, then, ctx))
         return Decision(records=tuple(ends.records), commands=commands)
 
     def _thaw(self, index: int, uid: str, move: Move) -> Command:
@@ -628,11 +636,6 @@ class SuspendDecisions:
 
     # Clocks, and a new incarnation
 
-    def _limit(self, index: int, uid: str, move: Move, ctx: Context) -> Command:
-        limit_ns = self.settings.suspend_limit_ns
-        left_ns = min(max(move.since_wall_ns + limit_ns - ctx.wall, 0), limit_ns)
-        return SetTimer(("move", uid), left_ns, MoveOverdue(index, uid, move.number))
-
     def overdue(self, ledger: JobLedger, message: MoveOverdue, ctx: Context) -> Outcome:
         """It takes too long: undo what can be undone, and give up what cannot."""
         index, uid = message.index, message.uid
@@ -640,7 +643,7 @@ class SuspendDecisions:
         if move is None or move.number != message.number or move.stage in (Stage.RUNS, Stage.SUSPENDED):
             return None
         ends = Ends()
-        reason = f"not done within {self.settings.suspend_limit_ns / 1_000_000_000:g} s"
+        reason = f"not done within {limit_ns(self.settings, move) / 1_000_000_000:g} s"
         if move.stage in (Stage.ASKED, Stage.FREEZING) and not move.away and not move.vacated:
             self._undo(ledger, index, uid, reason, ends, ctx, drop=move.stage is Stage.FREEZING)
         elif move.thawing and move.repository and stop_for(ledger, latest_attempt(ledger, index)) is None:
@@ -676,7 +679,7 @@ class SuspendDecisions:
 
     def _owed(self, ledger: JobLedger, index: int, uid: str, move: Move, ctx: Context) -> Iterator[Command]:
         if move.stage in (*SUSPENDING, Stage.RESUMING):
-            yield self._limit(index, uid, move, ctx)
+            yield limit_of(self.settings, index, uid, move, ctx)
         if stop_for(ledger, latest_attempt(ledger, index)) is not None:
             return
         if move.stage is Stage.FREEZING:
