@@ -167,22 +167,38 @@ def test_one_that_is_frozen_keeps_its_budget_and_comes_back_by_itself():
     assert len(bench.world.starts) == 2, "the one that was frozen was not started anew"
 
 
-def test_it_stays_frozen_while_a_task_of_a_higher_band_waits_that_would_take_its_room():
-    """No ping-pong: room for a half of what waits is not given to who gave way."""
-    bench = Bench(workers=2)
+def test_it_stays_frozen_while_a_task_of_a_higher_band_waits_that_would_have_it_leave_again():
+    """No ping-pong: room for a part of what waits is not given to who gave way before."""
+    bench = Bench()
     low = bench.submit("low", Band.BATCH, cpus=2, preemption=Preemption.FREEZE)
-    bench.submit("fixed", Band.BATCH, cpus=3, preemption=Preemption.NEVER)
-    bench.submit("high", Band.PRODUCTION, cpus=4)
+    other = bench.submit("other", Band.BATCH, cpus=2)
+    first = bench.submit("first", Band.PRODUCTION, cpus=2)
     bench.sim.advance(PATIENCE)
     bench.freeze()
-    bench.submit("next", Band.PRODUCTION, cpus=4)
-    bench.sim.advance(PATIENCE)
-    assert [row.suspension.phase for row in bench.rows(low)] == [Suspension.SUSPENDED]
     bench.sim.advance(25)
-    assert [row.suspension.phase for row in bench.rows(low)] == [Suspension.SUSPENDED], "the next one has the room"
+    second = bench.submit("second", Band.PRODUCTION, cpus=4)
+    bench.sim.advance(6)
+    assert bench.states(first) == ["SUCCEEDED"]
+    assert [row.suspension.phase for row in bench.rows(low)] == [Suspension.SUSPENDED]
+    bench.sim.advance(PATIENCE)
+    assert (bench.states(second), bench.states(other)) == (["RUNNING"], ["PENDING"])
     bench.sim.advance(31)
     bench.thaw()
-    assert [row.suspension.phase for row in bench.rows(low)] == [Suspension.NONE]
+    assert (bench.states(low), bench.states(other)) == (["RUNNING"], ["RUNNING"])
+
+
+def test_nobody_is_held_back_for_what_could_not_run_anyway():
+    """A task for which there is no room, whoever leaves, keeps nobody frozen."""
+    bench = Bench()
+    low = bench.submit("low", Band.BATCH, cpus=2, preemption=Preemption.FREEZE)
+    bench.submit("fixed", Band.BATCH, cpus=2, preemption=Preemption.NEVER)
+    bench.submit("first", Band.PRODUCTION, cpus=2)
+    bench.sim.advance(PATIENCE)
+    bench.freeze()
+    bench.submit("never", Band.PRODUCTION, cpus=4)
+    bench.sim.advance(31)
+    bench.thaw()
+    assert bench.states(low) == ["RUNNING"]
 
 
 def test_what_cannot_be_frozen_is_stopped():
