@@ -259,7 +259,7 @@ def draw_plan(seed: int) -> Plan:
         safety,
         rng.choice((0, 0, 20 * SECOND)),
     )
-    return _in_bands(plan, Random(f"{seed}:bands"))
+    return _in_bands(plan, Random(f"{seed}:higher bands"))
 
 
 def _in_bands(plan: Plan, rng: Random) -> Plan:
