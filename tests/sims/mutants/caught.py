@@ -79,7 +79,7 @@ CAUGHT = (
     ),
     Caught(
         "one-leaves-too-many",
-        (("jobs/scheduling/victims.py", "_taking", "del taken[victim]", "pass"),),
+        (("jobs/scheduling/victims.py", "_Bench.let_off", "del self.taken[victim]", "pass"),),
         catcher="tests/jobs/test_victims.py::test_enough_leave_and_none_too_many",
     ),
 )

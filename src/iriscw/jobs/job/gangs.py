@@ -149,9 +149,13 @@ def start_rest(ledger: JobLedger, message: StartRest, ctx: Context) -> tuple[Com
     end = message.first + STEP_ATTEMPTS
     uids = [uid for uid in message.uids[message.first : end] if uid in ledger.live]
     commands = list(runs(ledger, uids, ctx))
-    ending = stop_for(ledger, latest_attempt(ledger, ledger.live[uids[0]])) if uids else None
-    if ending is not None:
-        commands += stops(ledger, uids, ending, ctx)
+    endings: dict[Ending, list[str]] = {}
+    for uid in uids:
+        ending = stop_for(ledger, latest_attempt(ledger, ledger.live[uid]))
+        if ending is not None:  # of a gang that gives way one member ends otherwise than the rest
+            endings.setdefault(ending, []).append(uid)
+    for ending, stopped in endings.items():
+        commands += stops(ledger, stopped, ending, ctx)
     if end < len(message.uids):
         commands.append(Continue(StartRest(message.uids, end)))
     return tuple(commands)

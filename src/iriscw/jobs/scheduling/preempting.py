@@ -54,6 +54,9 @@ CLAIMS_AT_ONCE = 32
 ROOMS = 64
 """Workers that are compared for them: on each of these there would be room."""
 
+GROUPS = 8
+"""Groups of workers that are compared for a gang: in each of these there would be room."""
+
 LOOKS = 5_000
 """Attempts, and workers, that are looked at in one step: about 5 ms."""
 
@@ -93,6 +96,8 @@ class Claims:
     looked_at: int = -EVERY
     first: int = 0
     """The worker from which the next look goes on, as a number in order."""
+    first_group: int = 0
+    """Likewise of the groups that gangs are placed in."""
     numbers: int = 0
     asked: int = 0
     """How many attempts were ever asked to give way."""
@@ -203,7 +208,7 @@ def _for_singles(state: Scheduler, shape: Shape, wanted: int, looks: int) -> tup
         seen += 1
         looks -= 1 + len(host.commitments)
         room = _room(state, shape, host)
-        if room is not None and _could(room, shape.wish.demand):
+        if room is not None and _most(room, shape.wish.demand):
             rooms[host.info.worker_id] = room
     claims.first = 0 if seen >= len(hosts) else start + seen
     choices: list[VictimChoice] = []
@@ -252,30 +257,40 @@ def _less(room: WorkerRoom, demand: Capacity, placed: int, taken: dict[str, None
     return WorkerRoom(room.worker_id, free, spare, tuple(staying))
 
 
-def _could(room: WorkerRoom, demand: Capacity) -> bool:
-    """Tell whether there would be room if everybody left who may have to."""
+def _most(room: WorkerRoom, demand: Capacity) -> int:
+    """Tell for how many tasks there would be room if everybody left who may have to."""
     free, spare = room.free, room.spare
     for victim in room.victims:
         for worker_id, capacity, attempts in victim.rooms:
             if worker_id == room.worker_id:
                 free, spare = free.plus(capacity), spare + attempts
-    return spare > 0 and free.fits(demand)
+    return max(0, min(spare, free.times(demand)))
 
 
 def _for_gang(state: Scheduler, shape: Shape, looks: int) -> tuple[VictimChoice | None, int]:
+    """Choose among some groups of workers of which each would do, and go on behind these when none did."""
     assert shape.gang is not None
-    size = shape.jobs[0].count
-    groups: dict[str, list[WorkerRoom]] = {}
+    size, demand = shape.jobs[0].count, shape.wish.demand
+    groups: dict[str, list[Host]] = {}
     for pool in shape.candidates(state.inventory):
         for host in pool.hosts.values():
             value = host.info.attributes.get(shape.gang)
-            if value is None or looks <= 0:
-                continue
-            looks -= 1 + len(host.commitments)
-            room = _room(state, shape, host)
-            if room is not None:
-                groups.setdefault(str(value), []).append(room)
-    return choose(groups.values(), shape.wish.demand, size), looks
+            if value is not None:
+                groups.setdefault(str(value), []).append(host)
+    names = list(groups)
+    start = state.claims.first_group % len(names) if names else 0
+    found: list[list[WorkerRoom]] = []
+    seen = 0
+    for name in (*names[start:], *names[:start]):
+        if len(found) >= GROUPS or looks <= 0:
+            break
+        seen += 1
+        looks -= sum(1 + len(host.commitments) for host in groups[name])
+        rooms = [room for host in groups[name] if (room := _room(state, shape, host)) is not None]
+        if sum(_most(room, demand) for room in rooms) >= size:
+            found.append(rooms)
+    state.claims.first_group = 0 if seen >= len(names) else start + seen
+    return choose(found, demand, size), looks
 
 
 def _room(state: Scheduler, shape: Shape, host: Host) -> WorkerRoom | None:

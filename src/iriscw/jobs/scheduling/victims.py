@@ -12,14 +12,14 @@ A group without room for all ``size`` tasks takes no victim at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
 from iriscw.cloud.model import Capacity
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Victim:
     """What ends together.
 
@@ -92,76 +92,101 @@ def choose_within(rooms: Sequence[WorkerRoom], demand: Capacity, size: int) -> V
 
 def _taking(rooms: Sequence[WorkerRoom], demand: Capacity, size: int, lowest: int) -> VictimChoice | None:
     """Choose victims of ``lowest`` and the bands below it, worker by worker, the cheapest next task first."""
-    taken: dict[Victim, None] = {}
-    left: dict[str, WorkerRoom] = {room.worker_id: room for room in rooms}
-    placed: dict[str, int] = {}
+    bench = _Bench(rooms, demand, lowest)
     offers: dict[str, tuple[Victim, ...] | None] = {}
+    prices: dict[str, tuple[int, int, int, int]] = {}
     for _ in range(size):
-        for worker_id, room in left.items():
+        for worker_id in bench.free:
             if worker_id not in offers:
-                offers[worker_id] = _for_one_more(room, demand, placed.get(worker_id, 0) + 1, lowest, taken)
-        usable = {worker_id: offer for worker_id, offer in offers.items() if offer is not None}
-        if not usable:
+                offer = offers[worker_id] = bench.for_one_more(worker_id)
+                if offer is not None:
+                    prices[worker_id] = VictimChoice((), offer).price()
+        if not prices:
             return None
         # The first of those that cost the same: min() keeps the order in which workers came.
-        worker_id = min(usable, key=lambda each: _cost(usable[each]))
-        placed[worker_id] = placed.get(worker_id, 0) + 1
-        touched = {worker_id: None, **{name: None for victim in usable[worker_id] for name, _, _ in victim.rooms}}
-        taken.update(dict.fromkeys(usable[worker_id]))
-        for name in touched:
+        best = min(prices, key=prices.__getitem__)
+        chosen = offers[best] or ()
+        bench.placed[best] = bench.placed.get(best, 0) + 1
+        for victim in chosen:
+            bench.take(victim)
+        for name in (best, *(name for victim in chosen for name, _, _ in victim.rooms)):
             offers.pop(name, None)
-    for victim in sorted(taken, key=Victim.price, reverse=True):  # the dearest are let off first
-        others = [each for each in taken if each is not victim]
-        if all(_fits(left[worker_id], demand, number, others) for worker_id, number in placed.items()):
-            del taken[victim]
-    worker_ids = tuple(worker_id for worker_id, number in placed.items() for _ in range(number))
-    return VictimChoice(worker_ids, tuple(taken))
+            prices.pop(name, None)
+    bench.let_off()
+    worker_ids = tuple(worker_id for worker_id, number in bench.placed.items() for _ in range(number))
+    return VictimChoice(worker_ids, tuple(bench.taken))
 
 
-def _cost(victims: Sequence[Victim]) -> tuple[int, int, int, int]:
-    return VictimChoice((), tuple(victims)).price()
+class _Bench:
+    """What is free on each worker of a group while victims are chosen."""
 
+    def __init__(self, rooms: Sequence[WorkerRoom], demand: Capacity, lowest: int) -> None:
+        self.demand = demand
+        self.free = {room.worker_id: (room.free, room.spare) for room in rooms}
+        self.placed: dict[str, int] = {}
+        """How many of the tasks would run on each."""
+        self.taken: dict[Victim, None] = {}
+        self._candidates = {
+            room.worker_id: sorted((each for each in room.victims if each.band >= lowest), key=Victim.price)
+            for room in rooms
+        }
 
-def _fits(room: WorkerRoom, demand: Capacity, number: int, leaving: Iterable[Victim]) -> bool:
-    free, spare = _after(room, leaving)
-    return spare >= number and free.times(demand) >= number
+    def take(self, victim: Victim) -> None:
+        """Have a victim leave, on all of its workers."""
+        if victim in self.taken:
+            return
+        self.taken[victim] = None
+        self._change(victim, 1)
 
+    def let_off(self) -> None:
+        """Have those stay without whom there is room all the same, the dearest first."""
+        for victim in sorted(self.taken, key=Victim.price, reverse=True):
+            self._change(victim, -1)
+            if all(self._fits(*self.free[name], self.placed.get(name, 0)) for name in self._touched(victim)):
+                del self.taken[victim]
+            else:
+                self._change(victim, 1)
 
-def _after(room: WorkerRoom, leaving: Iterable[Victim]) -> tuple[Capacity, int]:
-    free, spare = room.free, room.spare
-    for victim in leaving:
-        for worker_id, capacity, attempts in victim.rooms:
-            if worker_id == room.worker_id:
-                free, spare = free.plus(capacity), spare + attempts
-    return free, spare
+    def _touched(self, victim: Victim) -> list[str]:
+        return [name for name, _, _ in victim.rooms if name in self.free]
 
+    def _change(self, victim: Victim, sign: int) -> None:
+        for name, capacity, attempts in victim.rooms:
+            if name in self.free:
+                free, spare = self.free[name]
+                self.free[name] = (free.plus(capacity) if sign > 0 else free.minus(capacity), spare + sign * attempts)
 
-def _for_one_more(
-    room: WorkerRoom, demand: Capacity, number: int, lowest: int, taken: Mapping[Victim, None]
-) -> tuple[Victim, ...] | None:
-    """Say who else has to leave so that ``number`` tasks fit on a worker; None: they never do."""
-    if _fits(room, demand, number, taken):
-        return ()
-    candidates = sorted((each for each in room.victims if each.band >= lowest and each not in taken), key=Victim.price)
-    for victim in candidates:
-        if _fits(room, demand, number, (*taken, victim)):
-            return (victim,)
-    chosen: list[Victim] = []
-    while candidates:
-        free, spare = _after(room, (*taken, *chosen))
-        best = min(candidates, key=lambda each: (-_helps(each, room, free, spare, demand, number), each.price()))
-        candidates.remove(best)
-        chosen.append(best)
-        if _fits(room, demand, number, (*taken, *chosen)):
-            return tuple(chosen)
-    return None
+    def _fits(self, free: Capacity, spare: int, number: int) -> bool:
+        return number == 0 or (spare >= number and free.times(self.demand) >= number)
 
+    def for_one_more(self, worker_id: str) -> tuple[Victim, ...] | None:
+        """Say who else has to leave so that one more task fits on a worker; None: it never does."""
+        free, spare = self.free[worker_id]
+        number = self.placed.get(worker_id, 0) + 1
+        if self._fits(free, spare, number):
+            return ()
+        candidates = [(each, *_here(each, worker_id)) for each in self._candidates[worker_id] if each not in self.taken]
+        for victim, capacity, attempts in candidates:
+            if self._fits(free.plus(capacity), spare + attempts, number):
+                return (victim,)
+        chosen: list[Victim] = []
+        while candidates:
+            best = min(
+                candidates,
+                key=lambda each: (-self._helps(each[1], each[2], each[0], free, spare, number), each[0].price()),
+            )
+            candidates.remove(best)
+            chosen.append(best[0])
+            free, spare = free.plus(best[1]), spare + best[2]
+            if self._fits(free, spare, number):
+                return tuple(chosen)
+        return None
 
-def _helps(victim: Victim, room: WorkerRoom, free: Capacity, spare: int, demand: Capacity, number: int) -> float:
-    """Say how much of what is short a victim brings, of each resource, from 0 to 1; per attempt that ends."""
-    here = [(capacity, attempts) for worker_id, capacity, attempts in victim.rooms if worker_id == room.worker_id]
-    brought = 0.0
-    for capacity, attempts in here:
+    def _helps(
+        self, capacity: Capacity, attempts: int, victim: Victim, free: Capacity, spare: int, number: int
+    ) -> float:
+        """Say how much of what is short a victim brings, of each resource, from 0 to 1; per attempt that ends."""
+        demand, brought = self.demand, 0.0
         for has, gives, wants in (
             (free.cpu_milli, capacity.cpu_milli, demand.cpu_milli),
             (free.memory_bytes, capacity.memory_bytes, demand.memory_bytes),
@@ -172,4 +197,9 @@ def _helps(victim: Victim, room: WorkerRoom, free: Capacity, spare: int, demand:
             short = wants * number - has
             if short > 0:
                 brought += min(gives / short, 1.0)
-    return brought / len(victim.uids)
+        return brought / len(victim.uids)
+
+
+def _here(victim: Victim, worker_id: str) -> tuple[Capacity, int]:
+    """Return what of a victim comes back on a worker."""
+    return next((capacity, attempts) for name, capacity, attempts in victim.rooms if name == worker_id)
