@@ -39,6 +39,8 @@ def test_the_fewest_then_those_that_lose_least():
     assert chosen([[room(victim("low", 1), victim("high", 1, INTERACTIVE))]], 1) == ["low"]
     assert chosen([[room(victim("old", 1, since=1), victim("young", 1, since=2))]], 1) == ["young"]
     assert chosen([[room(victim("killed", 1, since=2), victim("frozen", 1, since=1, freezes=True))]], 1) == ["frozen"]
+    both = room(victim("a", 2, since=2), victim("b", 4, since=1))
+    assert chosen([[both]], 2, size=2) == ["b"], "the first task's victim stays: the second one's makes room for both"
     two_low = [room(victim("x", 1), victim("y", 1), at="w0")]
     one_high = [room(victim("z", 2, INTERACTIVE, at="w1"), at="w1")]
     assert chosen([one_high, two_low], 2) == ["x", "y"], "two of the lowest band before one of a higher band"

@@ -80,6 +80,6 @@ CAUGHT = (
     Caught(
         "one-leaves-too-many",
         (("jobs/scheduling/victims.py", "_Bench.let_off", "del self.taken[victim]", "pass"),),
-        catcher="tests/jobs/test_victims.py::test_enough_leave_and_none_too_many",
+        catcher="tests/jobs/test_victims.py::test_the_fewest_then_those_that_lose_least",
     ),
 )
