@@ -13,7 +13,8 @@ INV-J11   what is gone for certain is not waited for: an attempt without a pod i
 INV-R9    orders leave only when the attempt's placement is on the disk
 ========  ============================================================================================
 
-Those of attempts that are suspended and resumed stand in :mod:`iriscw_sims.move_checks`.
+Those of attempts that are suspended and resumed stand in :mod:`iriscw_sims.move_checks`, those of attempts that give
+way to work of a higher band in :mod:`iriscw_sims.band_checks`.
 """
 
 from __future__ import annotations
@@ -524,11 +525,14 @@ class JobChecks:
                 memory -= taken.memory_bytes
                 disk -= taken.disk_bytes
                 gpus -= taken.gpu_count
-            same = (free.cpu_milli, free.memory_bytes, free.disk_bytes, free.gpu_count) == (cpu, memory, disk, gpus)
+            left = self.world.band_checks.free(state, host, Capacity(cpu, memory, disk, gpus))
+            kept = (left.cpu_milli, left.memory_bytes, left.disk_bytes, left.gpu_count)
+            same = (free.cpu_milli, free.memory_bytes, free.disk_bytes, free.gpu_count) == kept
             if cpu < 0 or memory < 0 or gpus < 0 or not same or free.gpu_class != whole.gpu_class:
                 by_attempts = Capacity(cpu, memory, disk, gpus, whole.gpu_class)
                 self.broken("J3", f"{host.info.worker_id} has {free} left, by its attempts {by_attempts}")
         self.world.move_checks.scheduler(state)
+        self.world.band_checks.scheduler(state)
         return len(state.inventory.hosts)
 
     def committed(self) -> str:

@@ -23,7 +23,7 @@ import attrs
 from iriscw._errors import InvalidArgument
 from iriscw.cloud.model import Attributes, Capacity, Constraint, Mode, Op
 from iriscw.fleet.model import GroupConfig, Timing
-from iriscw.jobs.model import Band, Entrypoint, EntrypointKind, Existing, JobSpec
+from iriscw.jobs.model import Band, Entrypoint, EntrypointKind, Existing, JobSpec, Preemption
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw_sims.nodes.swarm import MachinePlan, NodesPlan, OrderPlan, WorkloadPlan
 from iriscw_sims.pace import TIMING
@@ -31,7 +31,7 @@ from iriscw_sims.swarm import GIB, Fault, Plan, PlannedJob
 
 CLASSES: tuple[type[Any], ...] = (Attributes, Capacity, Constraint, Entrypoint, Fault, GroupConfig, JobSpec, Plan)
 MORE_CLASSES: tuple[type[Any], ...] = (PlannedJob, Timing, NodesPlan, MachinePlan, WorkloadPlan, OrderPlan)
-ENUMERATIONS: tuple[type[enum.Enum], ...] = (Band, EntrypointKind, Existing, Mode, Op)
+ENUMERATIONS: tuple[type[enum.Enum], ...] = (Band, EntrypointKind, Existing, Mode, Op, Preemption)
 VOCABULARY: dict[str, Any] = {each.__name__: each for each in (*CLASSES, *MORE_CLASSES, *ENUMERATIONS)}
 """The classes that a plan's text may name."""
 

@@ -19,7 +19,7 @@ import attrs
 
 from iriscw.cloud.model import Attributes, Capacity, Constraint, Op
 from iriscw.fleet.model import GroupConfig
-from iriscw.jobs.model import Entrypoint, EntrypointKind, Existing, JobSpec
+from iriscw.jobs.model import Band, Entrypoint, EntrypointKind, Existing, JobSpec, Preemption
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.coreweave.fault_points import FAULT_POINTS
 from iriscw_sims.pace import TIMING
@@ -45,6 +45,9 @@ STRANGERS: tuple[tuple[str, int], ...] = (
     ("pod name taken", 150),
 )
 """Chances that somebody else has a name first: see :mod:`iriscw_sims.strangers`."""
+
+BAND_SHARE = 0.3
+"""In how many plans jobs are of several bands."""
 
 MOVE_SHARE = 0.3
 """In how many plans users suspend tasks."""
@@ -247,7 +250,7 @@ def draw_plan(seed: int) -> Plan:
     moves, chances = _moves(Random(f"{seed}:moves"), safety)
     faults += moves
     rates += chances
-    return Plan(
+    plan = Plan(
         seed,
         groups,
         jobs,
@@ -256,6 +259,50 @@ def draw_plan(seed: int) -> Plan:
         safety,
         rng.choice((0, 0, 20 * SECOND)),
     )
+    return _in_bands(plan, Random(f"{seed}:higher bands"))
+
+
+def _in_bands(plan: Plan, rng: Random) -> Plan:
+    """Have jobs be of several bands, in some plans: from a stream of its own, so that the others are what they were.
+
+    There are few slices, tasks run for longer, and jobs of the lowest band take all room at the beginning: those that
+    come later have others leave.
+    """
+    if rng.random() >= BAND_SHARE:
+        return plan
+    jobs = []
+    for job in plan.jobs:
+        modes = (Preemption.KILL, Preemption.KILL, Preemption.FREEZE, Preemption.FREEZE, Preemption.NEVER)
+        band, mode = rng.choice((Band.PRODUCTION, Band.INTERACTIVE, Band.BATCH, Band.BATCH)), rng.choice(modes)
+        if mode is Preemption.FREEZE and job.spec.group_by is not None:
+            mode = Preemption.KILL
+        spec = attrs.evolve(job.spec, band=band, preemption=mode, timeout_ns=2 * job.spec.timeout_ns)
+        jobs.append(attrs.evolve(job, spec=spec, at=job.at // rng.choice((1, 4))))
+    most = rng.choice((1, 1, 2))
+    groups = tuple(
+        attrs.evolve(each, max_slices=min(most, each.max_slices), min_slices=min(most, each.min_slices))
+        for each in plan.groups
+    )
+    for number, group in enumerate(groups):
+        mode = rng.choice((Preemption.KILL, Preemption.FREEZE))
+        jobs.insert(0, _crowd(group, number, mode, rng.choice((1, 2)), rng.randrange(10 * SECOND)))
+    return attrs.evolve(plan, jobs=tuple(jobs), groups=groups, task_length=(5 * SECOND, rng.choice((20, 50)) * SECOND))
+
+
+def _crowd(group: GroupConfig, number: int, mode: Preemption, parts: int, at: int) -> PlannedJob:
+    """Return a job of the lowest band that takes all workers of a group, with ``parts`` tasks on each."""
+    per = group.per_worker
+    demand = Capacity(per.cpu_milli // parts, per.memory_bytes // parts, 0, per.gpu_count // parts, per.gpu_class)
+    spec = JobSpec(
+        name=f"crowd{number}",
+        entrypoint=Entrypoint(EntrypointKind.COMMAND, "0" * 64),
+        demand=demand,
+        replicas=parts * group.num_vms * group.max_slices,
+        band=Band.BATCH,
+        max_retries_failure=2,
+        preemption=mode,
+    )
+    return PlannedJob(at, f"crowd{number}", spec)
 
 
 def _some(kinds: tuple[str, ...], share: float, rng: Random, safety: int) -> list[Fault]:

@@ -35,6 +35,7 @@ from iriscw.testing.checks import InvariantBroken
 from iriscw.testing.features import SimulatedFeature
 from iriscw.testing.simulation import Livelock, SimOperation, SimSystem, Simulation
 from iriscw_sims import fleet_checks, job_checks
+from iriscw_sims.band_checks import BandChecks
 from iriscw_sims.builtin import SimulatedFleet, SimulatedJobs
 from iriscw_sims.cloud import Cloud
 from iriscw_sims.disks import WatchedDisk
@@ -158,6 +159,7 @@ class World(Stage):
         self.fleet_checks = FleetChecks(self)
         self.job_checks = JobChecks(self)
         self.move_checks = MoveChecks(self)
+        self.band_checks = BandChecks(self)
         self.told_checks = ToldChecks(self)
         self.cloud = Cloud(self)
         self.workers = Workers(self)
@@ -320,6 +322,7 @@ class World(Stage):
 
     def _written(self, path: str, record: Any) -> None:
         self.fleet_checks.durable(path, record)
+        self.band_checks.durable(path, record)
         self.move_checks.durable(path, record)
         self.job_checks.durable(path, record)
 

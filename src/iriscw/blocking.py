@@ -208,6 +208,8 @@ class Client:
         keep_checkpoints: int = 2,
         retry_from_checkpoint: bool = False,
         max_task_failures: int = 0,
+        preferred: Constraints = (),
+        preemption: str = "kill",
         **kwargs: Any,
     ) -> Job:
         """Run a callable or a command; arguments and errors as :meth:`iriscw.Client.submit`."""
@@ -237,6 +239,8 @@ class Client:
                 keep_checkpoints=keep_checkpoints,
                 retry_from_checkpoint=retry_from_checkpoint,
                 max_task_failures=max_task_failures,
+                preferred=preferred,
+                preemption=preemption,
                 **kwargs,
             )
         )
@@ -257,6 +261,8 @@ class Client:
         max_retries_failure: int = 0,
         max_retries_preemption: int = 100,
         max_task_failures: int = 0,
+        preferred: Constraints = (),
+        preemption: str = "kill",
         existing: str = "error",
         bundle: str | os.PathLike[str] | None = None,
         bundle_exclude: Sequence[str] = (),
@@ -281,6 +287,8 @@ class Client:
                     max_retries_failure=max_retries_failure,
                     max_retries_preemption=max_retries_preemption,
                     max_task_failures=max_task_failures,
+                    preferred=preferred,
+                    preemption=preemption,
                     existing=existing,
                     bundle=bundle,
                     bundle_exclude=bundle_exclude,

@@ -6,12 +6,13 @@ import sys
 import threading
 from pathlib import PurePath
 
+import attrs
 import pytest
 from hypothesis import given, strategies as st
 
 from iriscw._errors import InvalidArgument
 from iriscw.client.errors import InvalidJob
-from iriscw.client.submission import Command, build_submission, is_own_file, parse_constraints
+from iriscw.client.submission import Command, build_submission, is_own_file, parse_constraints, parse_preferred
 from iriscw.cloud.model import Mode, Op
 from iriscw.jobs.model import Band, Existing
 from iriscw.resources import Resources
@@ -68,6 +69,9 @@ WRONG = [
     ({"constraints": "a=b"}, that(comes_from="submission.parse_constraints")),
     ({"constraints": ["="]}, that(comes_from="submission._constraint")),
     ({"coscheduling": ""}, that(comes_from="model.check_spec")),
+    ({"preferred": ["="]}, that(comes_from="submission._constraint", names="preferred")),
+    ({"preemption": "hibernate"}, that(names=("kill", "freeze", "never"))),
+    ({"preemption": "freeze", "coscheduling": "slice-id"}, that(comes_from="model.check_spec", names="gang")),
     ({"priority": "urgent"}, that(names=("production", "interactive", "batch"))),
     ({"timeout": 0}, that(names="timeout")),
     ({"timeout": -1.0}, that(names="timeout")),
@@ -202,8 +206,6 @@ def test_what_is_installed_travels_by_name():
     """The standard library, packages and iriscw itself are there on every worker."""
     import json
 
-    import attrs
-
     import iriscw.resources
 
     assert [is_own_file(module) for module in (json, attrs, iriscw.resources, sys)] == [False] * 4
@@ -224,6 +226,7 @@ def test_constraints_are_read():
     ]
     [equal] = parse_constraints({"slots": 3})
     assert (equal.op, equal.values, equal.mode) == (Op.EQ, (3,), Mode.REQUIRED)
+    assert parse_preferred({"slots": 3}) == (attrs.evolve(equal, mode=Mode.PREFERRED),)
 
 
 # What cannot be called, or not so

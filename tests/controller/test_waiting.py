@@ -13,7 +13,7 @@ from iriscw.controller import waiting
 from iriscw.controller.doors.access import Access
 from iriscw.controller.events import EventHub, Subscription
 from iriscw.controller.waiting import WaitingReasons
-from iriscw.jobs.messages import ExplainJobs, JobReasons
+from iriscw.jobs.scheduling.messages import ExplainJobs, JobReasons
 from iriscw.proto.iriscw import v1
 from iriscw.runtime import ActorSystem
 from waiting import until

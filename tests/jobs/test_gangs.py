@@ -24,6 +24,7 @@ from iriscw.jobs.messages import (
 from iriscw.jobs.model import Assembly, Ending, JobState, TaskState
 from iriscw.jobs.records import AttemptEnded, AttemptPlaced, VerdictReached
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
+from iriscw.jobs.suspension.messages import PreemptAttempts
 from iriscw.runtime.vocabulary import Continue, Decision, Tell
 
 SIZE = 6
@@ -165,6 +166,18 @@ def test_a_member_that_ends_while_others_are_started():
     out = gang.send(StartRest(tuple(f"u{index}" for index in range(SIZE)), 0))
     assert [len(told(out, kind)) for kind in (RunAttempts, StopAttempts)] == [5, 5]
     assert {each.ending for each in told(out, StopAttempts)} == {Ending.GANG_STOPPED}
+
+
+def test_a_gang_that_gives_way_while_it_is_started():
+    """One member ends as preempted, which counts once; the others are stopped with it, those too that start later."""
+    gang = Gang()
+    gang.send(Placed(tuple(Placement(index, f"u{index}", f"w{index}", "a") for index in range(SIZE))))
+    uids = tuple(f"u{index}" for index in range(SIZE))
+    gang.send(PreemptAttempts(uids, "high (production)"))
+    out = gang.send(StartRest(uids, 0))
+    assert {each.uids: each.ending for each in told(out, StopAttempts)} == {
+        (uid,): Ending.GANG_STOPPED if uid != "u0" else Ending.PREEMPTED for uid in uids
+    }
 
 
 @pytest.mark.parametrize("assembly", [Assembly.GATHERING, Assembly.DISBANDING])

@@ -107,7 +107,7 @@ def test_blocked_shapes_stay_out_until_woken():
     wait(queues, "small", 1)
     wait(queues, "big", 1, demand=Capacity(4000, GIB))
     for _ in range(2):
-        queues.block(queues.head())
+        queues.block(queues.head(), 0)
     assert queues.head() is None
     host = inventory.add(worker_info(0, cpus=2))
     assert not queues.wake(host, inventory)
@@ -123,7 +123,7 @@ def test_a_blocked_shape_begins_its_turn_anew():
     wait(queues, "a", 2)
     wait(queues, "b", 2)
     assert take(queues) == ("a", 0)
-    queues.block(queues.head())
+    queues.block(queues.head(), 0)
     wait(queues, "big", 2, demand=BIG)
     inventory, host = usable(0)
     queues.wake(host, inventory)
@@ -135,7 +135,7 @@ def test_bands_keep_their_own_rings():
     queues = Queues()
     wait(queues, "late", 1, band=Band.BATCH)
     wait(queues, "first", 1, band=Band.PRODUCTION)
-    queues.block(queues.head())
+    queues.block(queues.head(), 0)
     assert queues.head().jobs[0].job_id == "late"
     inventory, host = usable(0)
     assert queues.wake(host, inventory)
@@ -148,7 +148,7 @@ def test_a_blocked_shape_counts_what_is_added_to_it():
     queues = Queues()
     wait(queues, "a", 2)
     shape = queues.head()
-    queues.block(shape)
+    queues.block(shape, 0)
     wait(queues, "b", 3)
     assert (shape.count, len(shape.jobs), queues.head()) == (5, 2, None)
 
@@ -160,7 +160,7 @@ def test_dropped_jobs_leave_nothing():
     queues.drop(job)
     (shape,) = queues.shapes.values()
     assert (shape.count, job.count) == (3, 0)
-    queues.block(shape)
+    queues.block(shape, 0)
     queues.drop(other)
     assert not queues.shapes
     assert not queues.blocked

@@ -1,6 +1,7 @@
 """What is journaled can be read again."""
 
 import json
+import re
 
 import attrs
 import pytest
@@ -8,8 +9,11 @@ from jobs_world import command_spec
 
 from iriscw.cloud.model import Constraint, Mode, Op
 from iriscw.jobs import records
-from iriscw.jobs.model import AttemptEnd, Band, Ending, JobState, TaskState, canonical_spec
+from iriscw.jobs.model import AttemptEnd, Band, Ending, JobState, Preemption, TaskState, canonical_spec
 from iriscw.jobs.records import load_spec, store_spec
+from iriscw.jobs.suspension import moves
+from iriscw.jobs.suspension.moves import Move, keep
+from iriscw.jobs.suspension.records import AttemptYields, SuspensionAsked
 from iriscw.jobs.traits import Fault
 from iriscw.journal.codec import Mismatch, codec_for
 from iriscw.journal.entries import Entry, EntryKind
@@ -45,6 +49,7 @@ FACTS = [
     records.VerdictReached(JobState.FAILED, TaskState.KILLED, "why", 1),
     records.JobEnded(JobState.FAILED, "why", 2),
     records.JobBegan(9),
+    AttemptYields(1, "u", "serve (production)", True, 9),
     records.AttemptKept(
         *(1, "u", 2, "w", "a", TaskState.RUNNING, 3, 4, 5),
         *(AttemptEnd(Ending.FAILED, 1, Fault("", "a\nboom", sentence="Why: boom")), 7, False),
@@ -111,6 +116,25 @@ def test_stored_spec_has_every_field():
     """A field added to the specification must be journaled too."""
     names = [[field.name for field in attrs.fields(kind)] for kind in (records.JobSpec, records.StoredSpec)]
     assert names[0] == names[1]
+
+
+def test_jobs_and_suspensions_of_before_know_nothing_of_giving_way():
+    """A job that was accepted before has its tasks killed, and what was suspended is so by somebody's order."""
+    fields = attrs.asdict(store_spec(attrs.evolve(SPEC, preemption=Preemption.NEVER)), recurse=False)
+    del fields["preemption"]
+    assert load_spec(records.StoredSpec(**fields)).preemption is Preemption.KILL
+    asked = (
+        '["jobs.suspension_asked",1,{"index":1,"uid":"u","key":"k","tier":"","force":false,"labels":[],"wall_ns":6,'
+        '"store":false}]'
+    )
+    (read,) = REGISTRY.decode(Entry(1, "/jobs/job-a", EntryKind.RECORD, asked))
+    assert read == SuspensionAsked(1, "u", "k", "", False, (), 6)
+    kept = REGISTRY.encode(keep(1, attrs.evolve(Move(), key="k")))
+    for field in ("yields_to", "stopped_to_yield", "yielding"):
+        kept = re.sub(rf',"{field}":(""|false)', "", kept)
+    assert "yield" not in kept
+    (read,) = REGISTRY.decode(Entry(1, "/jobs/job-a", EntryKind.RECORD, kept))
+    assert moves.kept(read) == Move(key="k")
 
 
 def test_jobs_of_before_go_on_without_their_parents():

@@ -15,7 +15,6 @@ from iriscw.jobs.messages import (
     AttemptsOver,
     DescribeJob,
     Due,
-    ExplainPending,
     JobAbsent,
     JobAwake,
     JobIntroduced,
@@ -26,6 +25,7 @@ from iriscw.jobs.messages import (
 )
 from iriscw.jobs.model import AttemptEnd, Ending, JobState, Observation, TaskState
 from iriscw.jobs.scheduling.explaining import explain_pending
+from iriscw.jobs.scheduling.messages import ExplainPending
 from iriscw.jobs.scheduling.refusals import (
     FIRST_PAUSE,
     FORGIVEN,

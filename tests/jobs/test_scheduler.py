@@ -20,7 +20,6 @@ from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsOver,
     Due,
-    ExplainJobs,
     JobAbsent,
     JobAwake,
     JobIntroduced,
@@ -41,7 +40,7 @@ from iriscw.jobs.messages import (
     ReportJob,
 )
 from iriscw.jobs.scheduling import explaining
-from iriscw.jobs.scheduling.messages import ExplainDemandJobs
+from iriscw.jobs.scheduling.messages import ExplainDemandJobs, ExplainJobs
 from iriscw.jobs.scheduling.scheduler import REPORT_WINDOW, SchedulerDecisions
 from iriscw.jobs.scheduling.state import DEMAND_INTERVAL, Scheduler
 from iriscw.runtime.vocabulary import ActorPath, Continue, ReplyTo, SetTimer, Tell, Undelivered

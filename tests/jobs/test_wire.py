@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.client.model import AmountStatus, JobStatus
-from iriscw.client.wire import job_status as read_job, task_status as read_task
+from iriscw.client.wire import job_status as read_job, submit_request, task_status as read_task
 from iriscw.cloud.model import Capacity, Mode, Op
 from iriscw.cloud.wire import read_amount
 from iriscw.jobs import wire
@@ -17,9 +17,11 @@ from iriscw.jobs.model import (
     Ending,
     Entrypoint,
     EntrypointKind,
+    Existing,
     JobSpec,
     JobState,
     Observation,
+    Preemption,
     RunOrder,
     TaskState,
 )
@@ -63,6 +65,22 @@ def test_job_spec() -> None:
     assert wire.job_spec(v1.SubmitJobRequest(name="n", detached=True), ENTRYPOINT, "job-parent").detached
     default = wire.job_spec(v1.SubmitJobRequest(name="n"), ENTRYPOINT, "")
     assert (default.max_retries_preemption, default.group_by, default.band) == (100, None, Band.INTERACTIVE)
+    for mode in Preemption:
+        spec = attrs.evolve(default, preemption=mode)
+        sent = submit_request(spec, v1.Entrypoint(), key="k", existing=Existing.ERROR)
+        assert wire.job_spec(sent, ENTRYPOINT, "").preemption is mode
+    assert default.preemption is Preemption.KILL, "of a client that says nothing"
+
+
+def test_a_task_that_gave_way_says_for_whom_and_what_it_waits_for() -> None:
+    """Others that wait again say how they ended, and those that never ran what they wait for."""
+    end = AttemptEnd(Ending.PREEMPTED, fault=Fault("", "it gave way to serve (production)"))
+    attempt = Attempt("u", 1, "w", "a", TaskState.RUNNING, 1, end=end)
+    row = TaskRow(0, TaskState.PENDING, reason=end.reason, attempt=attempt)
+    assert wire.task_status("job-a", row, "no room").reason == "it gave way to serve (production); no room"
+    failed = attrs.evolve(attempt, end=AttemptEnd(Ending.FAILED))
+    assert wire.task_status("job-a", attrs.evolve(row, reason="boom", attempt=failed), "no room").reason == "boom"
+    assert wire.task_status("job-a", TaskRow(0, TaskState.PENDING), "no room").reason == "no room"
 
 
 @pytest.mark.parametrize(

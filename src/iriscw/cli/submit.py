@@ -62,6 +62,13 @@ from iriscw.resources import Resources
     multiple=True,
     help="Which workers will do: 'key=value', 'key>=4', 'key in a,b', 'key' or '!key'; may be repeated.",
 )
+@click.option(
+    "--prefer",
+    "preferred",
+    multiple=True,
+    metavar="CONSTRAINT",
+    help="What workers should be like, in the same form: no task waits for it; may be repeated.",
+)
 @click.option("--coscheduling", metavar="ATTRIBUTE", help="Run all tasks at once, on workers that share its value.")
 @click.option(
     "--priority",
@@ -69,6 +76,13 @@ from iriscw.resources import Resources
     default="interactive",
     show_default=True,
     help="Who is placed first.",
+)
+@click.option(
+    "--preemption",
+    type=click.Choice(["kill", "freeze", "never"]),
+    default="kill",
+    show_default=True,
+    help="What becomes of a task that has to give way to one of a higher priority.",
 )
 @click.option("--timeout", type=Duration(), help="How long one attempt may run, such as 30m.")
 @click.option("--scheduling-timeout", type=Duration(), help="How long a task may wait for a worker.")

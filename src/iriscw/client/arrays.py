@@ -40,6 +40,8 @@ class ArrayJobs:
         max_retries_failure: int = 0,
         max_retries_preemption: int = 100,
         max_task_failures: int = 0,
+        preferred: Constraints = (),
+        preemption: str = "kill",
         existing: str = "error",
         bundle: str | os.PathLike[str] | None = None,
         bundle_exclude: Sequence[str] = (),
@@ -66,6 +68,8 @@ class ArrayJobs:
             max_retries_failure: of each task.
             max_retries_preemption: of each task.
             max_task_failures: how many items may fail for good before the job does.
+            preferred: of each task.
+            preemption: of each task.
             existing: of a job of this name that has not ended.
             bundle: of each task.
             bundle_exclude: what it leaves out.
@@ -94,6 +98,8 @@ class ArrayJobs:
             max_retries_failure=max_retries_failure,
             max_retries_preemption=max_retries_preemption,
             max_task_failures=max_task_failures,
+            preferred=preferred,
+            preemption=preemption,
             existing=existing,
             bundle=bundle,
             bundle_exclude=bundle_exclude,

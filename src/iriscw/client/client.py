@@ -120,6 +120,8 @@ class Client(ActorCreation, ActorNames, ArrayJobs):
         keep_checkpoints: int = 2,
         retry_from_checkpoint: bool = False,
         max_task_failures: int = 0,
+        preferred: Constraints = (),
+        preemption: str = "kill",
         **kwargs: Any,
     ) -> Job:
         """Have ``entrypoint(*args, **kwargs)`` run once in each of ``replicas`` tasks; return when the journal has it.
@@ -149,6 +151,8 @@ class Client(ActorCreation, ActorNames, ArrayJobs):
             keep_checkpoints: how many of these are kept of a task, the newest.
             retry_from_checkpoint: begin a task that is tried again from the newest: what it did since, it does again.
             max_task_failures: tasks that may fail for good before the job does; none of a gang may.
+            preferred: what workers should be like, as ``constraints``: the best with room is taken, no task waits.
+            preemption: of a task that has to give way to a higher ``priority``: ``kill``, ``freeze`` or ``never``.
             kwargs: for the callable.
 
         Raises:
@@ -168,6 +172,7 @@ class Client(ActorCreation, ActorNames, ArrayJobs):
         wishes |= {"existing": existing, "detached": detached, "parent_job_id": self._job_id}
         wishes |= {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
         wishes |= {"retry_from_checkpoint": retry_from_checkpoint, "max_task_failures": max_task_failures}
+        wishes |= {"preferred": preferred, "preemption": preemption}
         submission = build_submission(entrypoint, args, kwargs, **wishes)
         return await self._send(submission, bundle, bundle_exclude, image=image, freezable=freezable)
 

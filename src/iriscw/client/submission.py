@@ -27,8 +27,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from iriscw.client.errors import InvalidJob
-from iriscw.cloud.model import Capacity, Constraint, Op
-from iriscw.jobs.model import Band, Entrypoint, EntrypointKind, Existing, JobSpec, check_spec
+from iriscw.cloud.model import Capacity, Constraint, Mode, Op
+from iriscw.jobs.model import Band, Entrypoint, EntrypointKind, Existing, JobSpec, Preemption, check_spec
 from iriscw.proto.iriscw.v1 import Callable as WireCallable, Command as WireCommand, Entrypoint as WireEntrypoint
 from iriscw.resources import Resources
 from iriscw.task.environment import is_reserved, port_variable
@@ -132,6 +132,8 @@ def build_submission(
     keep_checkpoints: int = 2,
     retry_from_checkpoint: bool = False,
     max_task_failures: int = 0,
+    preferred: Constraints = (),
+    preemption: str = "kill",
 ) -> Submission:
     """Check what a user gave and make a submission of it.
 
@@ -162,7 +164,7 @@ def build_submission(
         replicas=_whole("replicas", replicas),
         environment=_environment(environment or {}, gang=coscheduling is not None),
         ports=tuple(ports),
-        constraints=parse_constraints(constraints),
+        constraints=(*parse_constraints(constraints), *parse_preferred(preferred)),
         group_by=coscheduling,
         band=_choice("priority", Band, priority),
         timeout_ns=_duration("timeout", timeout),
@@ -175,6 +177,7 @@ def build_submission(
         keep_checkpoints=_whole("keep_checkpoints", keep_checkpoints),
         retry_from_checkpoint=retry_from_checkpoint,
         max_task_failures=_whole("max_task_failures", max_task_failures),
+        preemption=_choice("preemption", Preemption, preemption),
     )
     check_spec(spec)
     if spec.max_task_failures and spec.group_by is not None:
@@ -192,6 +195,8 @@ _OPTIONS: Final = (
     "keep_checkpoints",
     "retry_from_checkpoint",
     "max_task_failures",
+    "preferred",
+    "preemption",
     *(each.name for each in _PARAMETERS if each.kind is each.KEYWORD_ONLY and each.default is each.empty),
 )
 """Of ``submit``: what a misspelt one is compared with."""
@@ -371,33 +376,42 @@ _OPERATORS = {"=": Op.EQ, "!=": Op.NE, ">": Op.GT, ">=": Op.GE, "<": Op.LT, "<="
 _KEY = re.compile(r"!?[a-z][a-z0-9._-]{0,62}")
 
 
-def parse_constraints(constraints: Constraints) -> tuple[Constraint, ...]:
-    """Read constraints as users write them.
+def parse_preferred(preferred: Constraints) -> tuple[Constraint, ...]:
+    """Read what workers should be like, in the same form, that nothing waits for.
+
+    Raises:
+        InvalidJob: a text is none.
+    """
+    return tuple(attrs.evolve(each, mode=Mode.PREFERRED) for each in parse_constraints(preferred, "preferred"))
+
+
+def parse_constraints(constraints: Constraints, option: str = "constraints") -> tuple[Constraint, ...]:
+    """Read constraints as users write them, given as this option.
 
     Raises:
         InvalidJob: a text is none of the known forms.
     """
     if isinstance(constraints, Mapping):
-        return tuple(_condition(key, Op.EQ, value) for key, value in constraints.items())
+        return tuple(_condition(option, key, Op.EQ, value) for key, value in constraints.items())
     if isinstance(constraints, str):
-        raise InvalidJob(f"constraints: give a list: [{constraints!r}]")
-    return tuple(each if isinstance(each, Constraint) else _constraint(each) for each in constraints)
+        raise InvalidJob(f"{option}: give a list: [{constraints!r}]")
+    return tuple(each if isinstance(each, Constraint) else _constraint(option, each) for each in constraints)
 
 
-def _condition(key: str, op: Op, *values: Any) -> Constraint:
+def _condition(option: str, key: str, op: Op, *values: Any) -> Constraint:
     for each in (key, *values):
         if isinstance(each, str):
-            utf8("constraints", each)
+            utf8(option, each)
     return Constraint(key, op, values)
 
 
-def _constraint(text: object) -> Constraint:
+def _constraint(option: str, text: object) -> Constraint:
     if isinstance(text, str):
         if _KEY.fullmatch(text):
             return Constraint(text.removeprefix("!"), Op.NOT_EXISTS if text.startswith("!") else Op.EXISTS)
         found = _CONSTRAINT.fullmatch(text.strip())
         if found is not None and found["op"] == " in ":
-            return _condition(found["key"], Op.IN, *(value.strip() for value in found["value"].split(",")))
+            return _condition(option, found["key"], Op.IN, *(value.strip() for value in found["value"].split(",")))
         if found is not None:
-            return _condition(found["key"], _OPERATORS[found["op"]], found["value"].strip())
-    raise InvalidJob(f"constraints: {text!r:.64} is not 'key=value', 'key>=number', 'key in a,b', 'key' or '!key'")
+            return _condition(option, found["key"], _OPERATORS[found["op"]], found["value"].strip())
+    raise InvalidJob(f"{option}: {text!r:.64} is not 'key=value', 'key>=number', 'key in a,b', 'key' or '!key'")

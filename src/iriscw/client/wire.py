@@ -27,6 +27,7 @@ from iriscw.proto.iriscw.v1 import (
     JobStatus,
     PoolDemand,
     PoolStatus,
+    PreemptionMode,
     PriorityBand,
     Progress,
     SliceStatus,
@@ -318,6 +319,7 @@ def submit_request(
         checkpoint_every_ms=spec.checkpoint_every_ns // NS_PER_MS,
         keep_checkpoints=spec.keep_checkpoints,
         retry_from_checkpoint=spec.retry_from_checkpoint,
+        preemption=PreemptionMode[spec.preemption.name],
     )
 
 

@@ -183,6 +183,7 @@ def cluster_defaults(kind: PlatformKind, controller: PlatformKind) -> dict[str, 
             "autoscaler": dict(_AUTOSCALER[kind]),
             "task_env": {},
             "task_secrets": {},
+            "preemption": True,
         },
         "scale_groups": {},
     }

@@ -386,6 +386,7 @@ class DefaultsConfig:
     task_secrets: Mapping[str, str] = key(
         _SECRETS, "More of it, from Secrets of the namespace: variable to `NAME/KEY`. Never shown. Not on `local`."
     )
+    preemption: bool = key(Flag(), "Whether tasks give way to tasks of higher bands, as their jobs say.")
 
 
 @attrs.frozen(kw_only=True)

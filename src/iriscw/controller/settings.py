@@ -213,4 +213,9 @@ def jobs_config(config: ClusterConfig, limits: RegistryLimits | None = None) -> 
     given_up_ns = lease_ms(config) * MILLISECOND + worker_timeout(config)  # later than the worker itself does
     settings = JobSettings(lease_grace_ns=given_up_ns)
     stop_grace_ns = 5 * SECOND if local else 10 * SECOND
-    return JobsConfig(limits=limits or RegistryLimits(), settings=settings, stop_grace_ns=stop_grace_ns)
+    return JobsConfig(
+        limits=limits or RegistryLimits(),
+        settings=settings,
+        stop_grace_ns=stop_grace_ns,
+        preempts=config.defaults.preemption,
+    )

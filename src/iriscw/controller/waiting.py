@@ -19,7 +19,7 @@ import anyio
 from iriscw._errors import OperationError
 from iriscw.controller.doors.access import Access
 from iriscw.controller.events import EventHub
-from iriscw.jobs.messages import ExplainJobs, JobReasons
+from iriscw.jobs.scheduling.messages import ExplainJobs, JobReasons
 
 log = logging.getLogger(__name__)
 

@@ -71,12 +71,14 @@ class JobsConfig:
         settings: of jobs: lease grace and the bound on waiting for logs.
         stop_grace_ns: between asking an attempt to end and killing it.
         fleet: where the fleet stands in the tree.
+        preempts: whether tasks give way to tasks of higher bands.
     """
 
     limits: RegistryLimits = attrs.field(factory=RegistryLimits)
     settings: JobSettings = DEFAULT_SETTINGS
     stop_grace_ns: int = STOP_GRACE
     fleet: ActorPath = ROOT / "fleet"
+    preempts: bool = True
 
 
 class NoFreezer:
@@ -152,9 +154,9 @@ def links_behavior(streams: Streams, stop_grace_ns: int) -> Behavior:
     return Behavior(initial=Links, on=decisions.rules(), resume=decisions.resume, name="links")
 
 
-def scheduler_behavior(fleet: ActorPath, freezer: Freezer) -> Behavior:
+def scheduler_behavior(fleet: ActorPath, freezer: Freezer, *, preempts: bool = True) -> Behavior:
     """Return the behavior of ``/jobs/scheduler``."""
-    decisions = SchedulerDecisions(fleet)
+    decisions = SchedulerDecisions(fleet, preempts=preempts)
     return Behavior(
         initial=Scheduler,
         on=decisions.rules(),
@@ -191,7 +193,9 @@ def jobs_behavior(
         compact=registry.compact,
         children=(
             ChildSpec(
-                "scheduler", scheduler_behavior(config.fleet, freezer or NoFreezer()), capacity=SCHEDULER_CAPACITY
+                "scheduler",
+                scheduler_behavior(config.fleet, freezer or NoFreezer(), preempts=config.preempts),
+                capacity=SCHEDULER_CAPACITY,
             ),
             ChildSpec("links", links_behavior(streams, config.stop_grace_ns), capacity=MAX_WORKERS),
         ),

@@ -11,7 +11,8 @@ budgets:
 
 * what the user's code did counts against ``max_retries_failure``;
 * what the infrastructure did counts against ``max_retries_preemption``;
-* an attempt whose code never ran counts against neither. So that a task which no worker can start does not go
+* an attempt whose code never ran counts against neither; one that gave way to work of a higher band before it ran
+  counts as none. So that a task which no worker can start does not go
   round for ever, ``MAX_UNSTARTED`` such attempts make it UNSCHEDULABLE.
 
 A gang's member that was stopped because of another member counts against nothing, whether it ran or not.
@@ -73,6 +74,10 @@ LOST = (Ending.WORKER_LOST, Ending.MISSING)
 """Endings after which nobody can deliver the rest of the log."""
 
 
+UNDONE = (Ending.GANG_STOPPED, Ending.PREEMPTED)
+"""Endings that are the scheduler's doing: an attempt that it takes back before the code ran counts as none."""
+
+
 @attrs.frozen
 class Judgement:
     """What an ended attempt makes of its task. At most one of the flags is set."""
@@ -109,7 +114,7 @@ def judge(
         return Judgement(row.spent)
     failure = started and row.budget is Budget.FAILURE
     preemption = started and row.budget is Budget.PREEMPTION and not (verdict and ending is Ending.KILLED)
-    never = not started and ending is not Ending.GANG_STOPPED and verdict is None
+    never = not started and ending not in UNDONE and verdict is None
     if verdict is not None:
         then = TaskState.FAILED if failure else stopped_as(spec, verdict)
     elif never:

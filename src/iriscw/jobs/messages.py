@@ -316,12 +316,14 @@ class ReportJob:
 
 @message
 class LiveAttempt:
-    """An attempt that takes room on a worker."""
+    """An attempt that takes room on a worker; ``leaves``: it is on its way to hold none."""
 
     uid: str
     index: int
     worker_id: str
     incarnation: str
+    placed_wall_ns: int = 0
+    leaves: bool = False
 
 
 @message
@@ -419,31 +421,6 @@ class NeverPlaced:
     """Told to a job: no worker will ever take its tasks, and why."""
 
     reason: str
-
-
-@message
-class ExplainPending:
-    """Asked of the scheduler: why does this job's pending task wait? Answered with one sentence."""
-
-    job_id: str
-
-
-@message
-class ExplainJobs:
-    """Asked of the scheduler: why do the pending tasks of these jobs wait? Answered with :class:`JobReasons`."""
-
-    job_ids: tuple[str, ...]
-
-
-@message
-class JobReasons:
-    """One sentence for each job, in the order of the question; ``rest`` are to be asked for again.
-
-    Jobs whose tasks are placed alike share their reason. A step looks at so many workers and no more.
-    """
-
-    reasons: tuple[tuple[str, str], ...]
-    rest: tuple[str, ...]
 
 
 @message
@@ -683,7 +660,8 @@ class SchedulerStatistics:
     """Figures of the scheduler.
 
     ``committed`` holds worker id and what live attempts take there, for those workers that were asked for and are
-    known; ``attempts`` how many these are. ``returning`` counts suspended attempts that wait for a worker.
+    known; ``attempts`` how many these are. ``returning`` counts suspended attempts that wait for a worker,
+    ``preempted`` those that were ever asked to give way to work of a higher band.
     """
 
     syncing: bool
@@ -697,3 +675,4 @@ class SchedulerStatistics:
     committed: tuple[tuple[str, Capacity], ...]
     attempts: tuple[tuple[str, int], ...]
     returning: int = 0
+    preempted: int = 0

@@ -230,6 +230,17 @@ class Band(enum.IntEnum):
     BATCH = 3
 
 
+class Preemption(enum.Enum):
+    """What becomes of a task that has to give way to one of a higher band."""
+
+    KILL = "kill"
+    """Its attempt is stopped, which counts against ``max_retries_preemption``, and it waits again."""
+    FREEZE = "freeze"
+    """Its attempt is suspended, which counts against nothing, and goes on when there is room on its machine again."""
+    NEVER = "never"
+    """It does not give way."""
+
+
 class Existing(enum.Enum):
     """What a submission does when a job of its name has not ended yet."""
 
@@ -285,6 +296,7 @@ class JobSpec:
         checkpoint_every_ns: how often a checkpoint is made of each task that runs, which runs on; 0: never.
         keep_checkpoints: how many of these are kept of a task, the newest.
         retry_from_checkpoint: whether a task that is tried again begins from the newest that can be brought back.
+        preemption: what becomes of a task that has to give way to one of a higher band.
     """
 
     name: str
@@ -306,6 +318,7 @@ class JobSpec:
     checkpoint_every_ns: int = 0
     keep_checkpoints: int = 2
     retry_from_checkpoint: bool = False
+    preemption: Preemption = Preemption.KILL
 
 
 def check_spec(spec: JobSpec) -> None:
@@ -330,6 +343,8 @@ def check_spec(spec: JobSpec) -> None:
         if not least <= value <= most:
             raise InvalidArgument(f"{name}: {value} is not between {least} and {most}")
     _check_checkpoints(spec)
+    if spec.preemption is Preemption.FREEZE and spec.group_by is not None:
+        raise InvalidArgument("preemption: a gang cannot be frozen: choose 'kill' or 'never'")
     if "/" in spec.name or not spec.name.isprintable():
         raise InvalidArgument(f"name: {spec.name!r} holds '/' or a character that cannot be shown")
     size_bytes = sum(len(name.encode()) + len(value.encode()) for name, value in spec.environment)

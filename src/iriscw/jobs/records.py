@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from iriscw.cloud.model import Capacity, Constraint, Mode, Op
-from iriscw.jobs.model import Assembly, AttemptEnd, Band, Entrypoint, JobSpec, JobState, TaskState
+from iriscw.jobs.model import Assembly, AttemptEnd, Band, Entrypoint, JobSpec, JobState, Preemption, TaskState
 from iriscw.jobs.traits import kept_fault
 from iriscw.journal.records import record, upcaster
 from iriscw.runtime.vocabulary import message
@@ -55,6 +55,7 @@ class StoredSpec:
     checkpoint_every_ns: int = 0
     keep_checkpoints: int = 2
     retry_from_checkpoint: bool = False
+    preemption: Preemption = Preemption.KILL
 
 
 def store_spec(spec: JobSpec) -> StoredSpec:

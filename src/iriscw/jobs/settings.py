@@ -18,6 +18,8 @@ class JobSettings:
     suspend_limit_ns: int = 3_600 * SECOND
     """How long an attempt may take to be suspended, and how long to come back. Deadlines that grow with its bytes are
     the agent's; this is for an agent that does not answer. A terabyte to a disk of 500 MB/s takes 35 minutes."""
+    yield_limit_ns: int = 600 * SECOND
+    """How long an attempt may take to be frozen because it has to give way; then it is stopped. Somebody waits."""
     thaw_pause_ns: int = 5 * SECOND
     """Between two tries to bring an attempt back."""
     doubt_ns: int = 15 * SECOND

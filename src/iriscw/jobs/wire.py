@@ -28,6 +28,7 @@ from iriscw.jobs.model import (
     JobSpec,
     JobState,
     Observation,
+    Preemption,
     Resumption,
     RunOrder,
     Suspension,
@@ -71,6 +72,7 @@ _BANDS = {
     v1.PriorityBand.INTERACTIVE: Band.INTERACTIVE,
     v1.PriorityBand.BATCH: Band.BATCH,
 }
+_PREEMPTIONS = {v1.PreemptionMode.FREEZE: Preemption.FREEZE, v1.PreemptionMode.NEVER: Preemption.NEVER}
 _POLICIES = {v1.ExistingJobPolicy.KEEP: Existing.KEEP, v1.ExistingJobPolicy.RECREATE: Existing.RECREATE}
 
 
@@ -113,6 +115,7 @@ def job_spec(sent: v1.SubmitJobRequest, entrypoint: Entrypoint, parent_job_id: s
         checkpoint_every_ns=sent.checkpoint_every_ms * MILLISECOND,
         keep_checkpoints=sent.keep_checkpoints or DEFAULT_KEEP_CHECKPOINTS,
         retry_from_checkpoint=sent.retry_from_checkpoint,
+        preemption=_PREEMPTIONS.get(sent.preemption, Preemption.KILL),
     )
 
 
@@ -205,7 +208,7 @@ def task_status(job_id: str, row: TaskRow, pending_reason: str, progress: v1.Pro
         task_id=task_id(job_id, row.index),
         task_index=row.index,
         state=v1.TaskState[row.state.name],
-        reason=row.reason or (pending_reason if row.state is TaskState.PENDING else ""),
+        reason=_task_reason(row, pending_reason),
         attempts=[*latest, *(_attempt(each, each.reason) for each in row.earlier)],
         failures=row.failures,
         preemptions=row.preemptions,
@@ -213,6 +216,15 @@ def task_status(job_id: str, row: TaskRow, pending_reason: str, progress: v1.Pro
         suspension=None if row.suspension is None else task_suspension(row.suspension),
         progress=progress,
     )
+
+
+def _task_reason(row: TaskRow, pending_reason: str) -> str:
+    """Say why a task is not further: of one that gave way, for whom, and what it waits for now."""
+    if row.state is not TaskState.PENDING:
+        return row.reason
+    if row.ending is Ending.PREEMPTED:
+        return "; ".join(each for each in (row.reason, pending_reason) if each)
+    return row.reason or pending_reason
 
 
 def read_suspension(sent: v1.Suspension) -> Suspension:

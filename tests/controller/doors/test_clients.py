@@ -19,9 +19,10 @@ from iriscw.fleet.messages import ReopenGroup
 from iriscw.fleet.model import NoSuchGroup
 from iriscw.jobs.errors import ImageNotSupported, JobExists, KeyReused, NoSuchJob, PythonNotSupported, TooManyJobs
 from iriscw.jobs.job.queries import OWN_STATE
-from iriscw.jobs.messages import ExplainJobs, JobChanged, JobReasons
+from iriscw.jobs.messages import JobChanged
 from iriscw.jobs.model import JobState
 from iriscw.jobs.registry import RegistryLimits
+from iriscw.jobs.scheduling.messages import ExplainJobs, JobReasons
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, Unauthenticated
 from iriscw.rpc.tokens import Secret

@@ -14,6 +14,7 @@ class Caught(Mutant):
 
 
 SPREAD = "tests/sims/test_spread_gangs.py::"
+PREEMPTED = "tests/jobs/test_preempting.py::"
 MOVES, MOVED = "jobs/suspension/moves.py", "tests/jobs/test_suspending.py::"
 
 CAUGHT = (
@@ -68,5 +69,27 @@ CAUGHT = (
         "a-fetched-copy-outlives-its-attempt",
         ((MOVES, "drop_of", "tuple(tried)", "()"),),
         catcher=f"{MOVED}test_it_goes_on_on_another_node",
+    ),
+    Caught(
+        "who-gave-way-comes-back-to-leave-again",
+        (("jobs/scheduling/resuming.py", "_find", "preempting.held(state, host, band)", "False"),),
+        catcher=f"{PREEMPTED}test_it_stays_frozen_while_a_task_of_a_higher_band_waits_that_would_have_it_leave_again",
+    ),
+    Caught(
+        "who-was-frozen-to-give-way-stays",
+        (
+            (
+                "jobs/suspension/yielding.py",
+                "YieldDecisions._freeze",
+                "ResumptionWanted(index, uid, key, True, ctx.wall)",
+                "ResumptionWanted(index, uid, key, False, ctx.wall)",
+            ),
+        ),
+        catcher=f"{PREEMPTED}test_one_that_is_frozen_keeps_its_budget_and_comes_back_by_itself",
+    ),
+    Caught(
+        "one-leaves-too-many",
+        (("jobs/scheduling/victims.py", "_Bench.let_off", "del self.taken[victim]", "pass"),),
+        catcher="tests/jobs/test_victims.py::test_the_fewest_then_those_that_lose_least",
     ),
 )

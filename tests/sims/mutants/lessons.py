@@ -65,7 +65,12 @@ LESSONS = (
         "incarnation-forgotten-in-the-scheduler",
         "iris 20",
         "what is said of an earlier incarnation is taken for the present one; in the world that one is gone by then",
-        (SCHEDULER, "_host", "host is not None and host.info.incarnation == place[1]", "host is not None"),
+        (
+            "jobs/scheduling/state.py",
+            "host_of",
+            "host is not None and host.info.incarnation == place[1]",
+            "host is not None",
+        ),
         catcher="tests/jobs/test_scheduler.py::test_what_is_said_of_an_earlier_incarnation_is_not_the_present_ones",
     ),
     _bug(

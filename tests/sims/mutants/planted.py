@@ -8,6 +8,7 @@ def _bug(name, *edits, seeds=300, first=0):
 
 
 PODS, SLICES, SCALING = "fleet/pods.py", "fleet/slices/slice.py", "fleet/groups/scaling.py"
+PREEMPTING = "jobs/scheduling/preempting.py"
 SCHEDULER, JOB, SUSPENDING = "jobs/scheduling/scheduler.py", "jobs/job/decisions.py", "jobs/suspension/decisions.py"
 
 MUTANTS = (
@@ -178,7 +179,7 @@ MUTANTS = (
     ),
     _bug(
         "no-reason-for-pending-tasks",
-        ("jobs/scheduling/explaining.py", "_explain", "f'{reason}; {routed}' if routed else reason", "''"),
+        ("jobs/scheduling/explaining.py", "_explain", "'; '.join((each for each in said if each))", "''"),
     ),
     _bug(
         "end-shown-before-its-log",
@@ -258,7 +259,10 @@ MUTANTS = (
         (
             "jobs/scheduling/resuming.py",
             "place_some",
-            ("state.inventory.commit(host, uid, Commitment(job.job_id, known.attempt.index, job.spec.demand))"),
+            (
+                "state.inventory.commit(host, uid, Commitment(job.job_id, known.attempt.index, job.spec.demand, "
+                "placed_wall_ns=wall_ns))"
+            ),
             "",
         ),
     ),
@@ -282,10 +286,10 @@ MUTANTS = (
         (
             SUSPENDING,
             "SuspendDecisions.placed",
-            "commands = (*ends.commands, tell, self._limit(index, uid, then, ctx))",
+            "commands = (*ends.commands, tell, limit_of(self.settings, index, uid, then, ctx))",
             (
                 "drop = Run(('drop', freeze_key(uid, then)), drop_of(uid, then))\n"
-                "commands = (*ends.commands, tell, drop, self._limit(index, uid, then, ctx))"
+                "commands = (*ends.commands, tell, drop, limit_of(self.settings, index, uid, then, ctx))"
             ),
         ),
     ),
@@ -307,5 +311,21 @@ MUTANTS = (
             "uid in ledger.away and ledger.open and waits_for_worker(ledger.moves[uid])",
             "uid in ledger.away and (not ledger.open) and waits_for_worker(ledger.moves[uid])",
         ),
+    ),
+    _bug(
+        "its-own-band-gives-way",
+        (PREEMPTING, "_room", "spec.band <= shape.band", "False"),
+    ),
+    _bug(
+        "who-never-gives-way-does",
+        (PREEMPTING, "_room", "spec.preemption is Preemption.NEVER", "False"),
+    ),
+    _bug(
+        "room-is-kept-for-nobody",
+        (PREEMPTING, "drop", "host.unclaim(claim.number, claim.demand)", ""),
+    ),
+    _bug(
+        "who-has-left-is-waited-for",
+        (SCHEDULER, "SchedulerDecisions._release", "state.claims.left(uid)", ""),
     ),
 )

@@ -33,9 +33,7 @@ from iriscw.jobs import wire
 from iriscw.jobs.errors import ImageNotSupported, PythonNotSupported
 from iriscw.jobs.job.queries import OWN_STATE
 from iriscw.jobs.messages import (
-    ExplainJobs,
     JobPage,
-    JobReasons,
     JobRow,
     JobView,
     ListJobs,
@@ -46,6 +44,7 @@ from iriscw.jobs.messages import (
     TerminateJob,
 )
 from iriscw.jobs.model import JOB_TERMINAL
+from iriscw.jobs.scheduling.messages import ExplainJobs, JobReasons
 from iriscw.jobs.scheduling.placement import PYTHON
 from iriscw.jobs.traits import MAX_REASON_CHARS
 from iriscw.objects.ports import IfAbsent, ObjectExists, ObjectNotFound

@@ -53,6 +53,10 @@ def stop_for(ledger: JobLedger, attempt: Attempt) -> Ending | None:
     move = ledger.moves.get(attempt.uid)
     if move is not None and move.given_up:
         return Ending.KILLED
+    if move is not None and move.stopped_to_yield:
+        return Ending.PREEMPTED
+    if ledger.gang and ledger.moves:
+        return Ending.GANG_STOPPED  # another member gives way, and with it all
     return Ending.GANG_STOPPED if ledger.broken or ledger.unjudged else None
 
 

@@ -46,6 +46,9 @@ from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import Command, Context, Continue, Decision, Emit, Tell, replace
 
+GAVE_WAY = "it gave way to "
+"""How the reason of an attempt begins that gave way; the job follows that it gave way to."""
+
 NOT_WHOLE = "its gang could not be placed as a whole"
 
 
@@ -88,7 +91,22 @@ def because_of(ledger: JobLedger, seen: Observation) -> Observation:
         return seen
     failed = next((ledger.live[uid] for uid in ledger.unjudged if uid in ledger.live), None)
     who = "another task of its gang ended" if failed is None else f"task {failed} of its gang failed"
+    yields_to = _yields_to(ledger)
+    who = f"its gang gave way to {yields_to}" if yields_to else who
     return replace(seen, end=attrs.evolve(seen.end, fault=Fault("", f"stopped because {who}")))
+
+
+def _yields_to(ledger: JobLedger) -> str:
+    """Say to whom a gang gives way; empty if it does not. Of its members the first that has not succeeded says so."""
+    for task in ledger.tasks.values():
+        attempt = task.attempt
+        if attempt is None or attempt.ending is Ending.SUCCEEDED:
+            continue
+        move = ledger.moves.get(attempt.uid)
+        if move is not None:
+            return move.yields_to
+        return attempt.reason.removeprefix(GAVE_WAY) if attempt.ending is Ending.PREEMPTED else ""
+    return ""
 
 
 def in_parts(message: Placed) -> bool:
@@ -131,9 +149,13 @@ def start_rest(ledger: JobLedger, message: StartRest, ctx: Context) -> tuple[Com
     end = message.first + STEP_ATTEMPTS
     uids = [uid for uid in message.uids[message.first : end] if uid in ledger.live]
     commands = list(runs(ledger, uids, ctx))
-    ending = stop_for(ledger, latest_attempt(ledger, ledger.live[uids[0]])) if uids else None
-    if ending is not None:
-        commands += stops(ledger, uids, ending, ctx)
+    endings: dict[Ending, list[str]] = {}
+    for uid in uids:
+        ending = stop_for(ledger, latest_attempt(ledger, ledger.live[uid]))
+        if ending is not None:  # of a gang that gives way one member ends otherwise than the rest
+            endings.setdefault(ending, []).append(uid)
+    for ending, stopped in endings.items():
+        commands += stops(ledger, stopped, ending, ctx)
     if end < len(message.uids):
         commands.append(Continue(StartRest(message.uids, end)))
     return tuple(commands)

@@ -10,8 +10,9 @@ from typing import Any
 from iriscw.jobs.job import views
 from iriscw.jobs.job.desired_attempts import scheduler_of
 from iriscw.jobs.job.ledger import JobLedger
-from iriscw.jobs.messages import DescribeJob, ExplainPending, ListTasks
+from iriscw.jobs.messages import DescribeJob, ListTasks
 from iriscw.jobs.model import TaskState
+from iriscw.jobs.scheduling.messages import ExplainPending
 from iriscw.runtime.vocabulary import (
     SECOND,
     Command,

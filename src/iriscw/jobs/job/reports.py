@@ -7,10 +7,12 @@ places nothing for a job that reports.
 
 from __future__ import annotations
 
-from iriscw.jobs.job.desired_attempts import latest_attempt, scheduler_of
+from iriscw.jobs.job.desired_attempts import latest_attempt, scheduler_of, stop_for
 from iriscw.jobs.job.ledger import JobLedger
 from iriscw.jobs.messages import JobReport, LiveAttempt, ReportRest
+from iriscw.jobs.model import Attempt
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
+from iriscw.jobs.suspension.model import SUSPENDING
 from iriscw.jobs.suspension.moves import waiting_for, waits_for_worker
 from iriscw.runtime.vocabulary import Command, Context, Continue, Tell
 
@@ -29,7 +31,8 @@ def report_part(ledger: JobLedger, rest: ReportRest, ctx: Context) -> tuple[Comm
         index = ledger.live.get(uid)
         if index is not None:
             attempt = latest_attempt(ledger, index)
-            live.append(LiveAttempt(uid, index, attempt.worker_id, attempt.incarnation))
+            place = (attempt.worker_id, attempt.incarnation)
+            live.append(LiveAttempt(uid, index, *place, attempt.placed_wall_ns, _leaves(ledger, uid, attempt)))
         elif uid in ledger.away and ledger.open and waits_for_worker(ledger.moves[uid]):
             suspended.append(waiting_for(uid, ledger.away[uid], ledger.moves[uid], ctx.wall))
     waits = more or (ledger.gang and bool(ledger.live))
@@ -47,3 +50,8 @@ def report_part(ledger: JobLedger, rest: ReportRest, ctx: Context) -> tuple[Comm
     )
     told = Tell(scheduler_of(ctx), report)
     return (told, Continue(ReportRest(rest.token, rest.uids, end))) if more else (told,)
+
+
+def _leaves(ledger: JobLedger, uid: str, attempt: Attempt) -> bool:
+    move = ledger.moves.get(uid)
+    return stop_for(ledger, attempt) is not None or (move is not None and move.stage in SUSPENDING)

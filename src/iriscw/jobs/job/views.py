@@ -97,7 +97,7 @@ def _task_row(ledger: JobLedger, index: int) -> TaskRow:
     reason = attempt.reason
     away = attempt.uid in ledger.away
     move = ledger.moves.get(attempt.uid)
-    view = None if move is None else view_of(index, attempt.uid, move)
+    view = None if move is None or not move.number else view_of(index, attempt.uid, move)
     suspicion = None if away else ledger.suspects.get((attempt.worker_id, attempt.incarnation))
     if view is not None and view.phase is not Suspension.NONE:
         reason = view.reason

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from iriscw.jobs.messages import ExplainJobs, ExplainPending, JobReasons
-from iriscw.jobs.scheduling.messages import ExplainDemandJobs
+from iriscw.jobs.scheduling import preempting
+from iriscw.jobs.scheduling.messages import ExplainDemandJobs, ExplainJobs, ExplainPending, JobReasons
 from iriscw.jobs.scheduling.queues import Shape
 from iriscw.jobs.scheduling.reasons import explain
 from iriscw.jobs.scheduling.refusals import explain_rest
@@ -74,4 +74,5 @@ def _explain(state: Scheduler, job_id: str, ctx: Context) -> str:
     gang = (shape.gang, job.count) if shape.gang is not None else None
     reason = explain(state.inventory, shape.wish, gang=gang, now=ctx.now)
     routed = state.routed.get(demand_id(shape), "")
-    return f"{reason}; {routed}" if routed else reason
+    said = (reason, preempting.waits_for(state, shape, ctx.now), preempting.behind(state, shape), routed)
+    return "; ".join(each for each in said if each)

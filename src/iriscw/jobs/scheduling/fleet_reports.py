@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, islice
 
-from iriscw.fleet.messages import MAX_DEMAND_ENTRIES, ActivityChanged, DemandChanged, DemandEntry
+from iriscw.fleet.messages import MAX_DEMAND_ENTRIES, ActivityChanged, DemandChanged, DemandEntry, DemandRouted
 from iriscw.fleet.model import SLICE_ID
-from iriscw.jobs.messages import NeverPlaced, Pass
+from iriscw.jobs.messages import NeverPlaced, Pass, SchedulerFigures
 from iriscw.jobs.scheduling import resuming
 from iriscw.jobs.scheduling.reasons import could_run, lacks_only_software
-from iriscw.jobs.scheduling.state import DEMAND_INTERVAL, Scheduler, demand_id
+from iriscw.jobs.scheduling.state import DEMAND_INTERVAL, Scheduler, demand_id, statistics
 from iriscw.jobs.step_limits import STEP_WORKERS
-from iriscw.runtime.vocabulary import ActorPath, Command, Context, SetTimer, Tell
+from iriscw.runtime.vocabulary import ActorPath, Command, Context, Outcome, Reply, SetTimer, Tell
 
 
 def tell_activity(state: Scheduler, fleet: ActorPath) -> Iterator[Command]:
@@ -51,7 +51,9 @@ def _entries(state: Scheduler) -> Iterator[DemandEntry]:
     for shape in state.queues.blocked.values():
         if lacks_only_software(state.inventory, shape.wish):
             continue
-        count = shape.count
+        count = shape.count - state.claims.counts.get(shape.key, 0)
+        if count <= 0:
+            continue  # others give way to it
         gang_size = count if shape.gang is not None else 1
         yield DemandEntry(
             demand_id(shape),
@@ -79,3 +81,15 @@ def tell_never(state: Scheduler, ctx: Context) -> Iterator[Command]:
             if job.accepted_here and not job.told_never and not job.live and not job.reporting:
                 job.told_never = True
                 yield Tell(ctx.path.parent / job.job_id, NeverPlaced(state.routed[demand_id(shape)]))
+
+
+def demand_routed(state: Scheduler, message: DemandRouted, ctx: Context) -> Outcome:
+    """Keep what the fleet does about each demand; have jobs give up what nobody will ever run."""
+    state.routed = dict(message.reasons)
+    state.never = dict.fromkeys(message.never)
+    return tuple(tell_never(state, ctx))
+
+
+def figures(state: Scheduler, message: SchedulerFigures, ctx: Context) -> Outcome:
+    """Return figures."""
+    return None if ctx.reply_to is None else (Reply(statistics(state, message.workers)),)

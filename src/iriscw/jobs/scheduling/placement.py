@@ -66,6 +66,8 @@ class Commitment:
     demand: Capacity
     refusals: int = 0
     """How often in a row the worker had refused when this was placed."""
+    placed_wall_ns: int = 0
+    """When that was."""
 
 
 @attrs.frozen
@@ -95,6 +97,8 @@ class Host:
     refusing: Refusing | None = None
     paused: bool = False
     """Whether it gets nothing because it refused."""
+    claimed: dict[int, int] = attrs.field(factory=dict)
+    """For how many tasks room is kept that is not ``free`` therefore, by the number of the claim."""
 
     @property
     def placeable(self) -> bool:
@@ -103,7 +107,18 @@ class Host:
 
     def takes(self, demand: Capacity) -> bool:
         """Tell whether it takes one more attempt of this demand now."""
-        return self.placeable and len(self.commitments) < MAX_ATTEMPTS_PER_WORKER and self.free.fits(demand)
+        taken = len(self.commitments) + sum(self.claimed.values())
+        return self.placeable and taken < MAX_ATTEMPTS_PER_WORKER and self.free.fits(demand)
+
+    def claim(self, number: int, demand: Capacity) -> None:
+        """Keep room for one more task. It may not be free yet."""
+        self.claimed[number] = self.claimed.get(number, 0) + 1
+        self.free = self.free.minus(demand)
+
+    def unclaim(self, number: int, demand: Capacity) -> None:
+        """Keep none of it any more."""
+        for _ in range(self.claimed.pop(number)):
+            self.free = self.free.plus(demand)
 
 
 @attrs.define(eq=False)
@@ -342,7 +357,7 @@ class Inventory:
                     continue
                 if value is None or not host.takes(wish.demand) or not _all_hold(special, host.info.attributes):
                     continue
-                spare = MAX_ATTEMPTS_PER_WORKER - len(host.commitments)
+                spare = MAX_ATTEMPTS_PER_WORKER - len(host.commitments) - sum(host.claimed.values())
                 times = min(host.free.times(wish.demand), spare, size)
                 group = groups.setdefault(str(value), [])
                 group += [host] * times

@@ -7,7 +7,8 @@ earliest submission is first. A lower band has its turn when no shape of a highe
 
 A shape for which no worker has room leaves its ring; it comes back when a worker of one of its pools has room
 for it again. While it is out, neither new tasks of it nor anything else costs more than a look. Smaller work
-behind it goes ahead: nothing is reserved for a task that waits, and nothing is preempted.
+behind it goes ahead: nothing is reserved for a task that waits, until somebody of a lower band gives way to it
+(:mod:`iriscw.jobs.scheduling.preempting`).
 
 A gang is a shape of its own, and is placed whole.
 """
@@ -75,6 +76,8 @@ class Shape:
     generation: int = -1
     count: int = 0
     """How many tasks wait."""
+    blocked_since: int = -1
+    """When no worker took a task of it first; -1: not yet."""
     demand_id: str = ""
     """What the fleet knows it by, once it was named."""
 
@@ -176,8 +179,19 @@ class Queues:
             self.rings[shape.band].rotate(-1)
         return indexes
 
-    def block(self, shape: Shape) -> None:
+    def lead(self, shape: Shape) -> None:
+        """Have a shape be the head of its ring, whether it was blocked or not."""
+        if shape.blocked:
+            shape.blocked = False
+            del self.blocked[shape.key]
+        else:
+            self.rings[shape.band].remove(shape)
+        self.rings[shape.band].appendleft(shape)
+
+    def block(self, shape: Shape, now: int) -> None:
         """The head cannot be placed for now."""
+        if shape.blocked_since < 0:
+            shape.blocked_since = now
         shape.blocked = True
         shape.turn = 0
         self.blocked[shape.key] = shape

@@ -3,9 +3,10 @@
 Where only a repository has the checkpoint, each machine whose agent has that repository will do. Which have is told by
 those who know the machines, and all of it again at each change; what they have not told yet, no machine has.
 
-They are placed before all tasks that wait: those have other workers to go to. One for which no worker there has room
-costs nothing until one has. The fleet is told of its demand, too, as far as that may help: if there is room for it on
-another machine, further workers would come there as well, and are not asked for.
+They are placed before the tasks of their band that wait: those have other workers to go to. One for which no worker
+there has room costs nothing until one has; nor is one brought back where a task of a higher band waits that could have
+it leave again (:mod:`iriscw.jobs.scheduling.preempting`). The fleet is told of its demand, too, as far as that may
+help: if there is room for it on another machine, further workers would come there as well, and are not asked for.
 
 What waits is known from the jobs, and forgotten with the scheduler: jobs report it anew.
 """
@@ -19,6 +20,7 @@ import attrs
 
 from iriscw.fleet.messages import DemandEntry
 from iriscw.jobs.model import Band
+from iriscw.jobs.scheduling import preempting
 from iriscw.jobs.scheduling.placement import Commitment, Host, PlacementWish
 from iriscw.jobs.scheduling.queues import Waiting, demand_name
 from iriscw.jobs.suspension.messages import SuspendedAttempt, SuspendedPlaced
@@ -96,12 +98,17 @@ class Returns:
         self.due.update(self.by_job.get(job_id, ()))
 
 
-def place_some(state: Scheduler, budget: int) -> Iterator[tuple[str, SuspendedPlaced]]:
-    """Find workers for what waits, ``budget`` looks at most; give jobs and what each is told."""
-    for uid in list(state.returns.due)[:budget]:
-        del state.returns.due[uid]
+def place_some(state: Scheduler, band: Band, budget: int, wall_ns: int) -> Iterator[tuple[str, SuspendedPlaced]]:
+    """Find workers for what waits of a band, ``budget`` looks at most; give jobs and what each is told."""
+    for uid in list(state.returns.due):
         known = state.returns.waiting[uid]
         job = state.jobs.get(known.job_id)
+        if job is not None and job.spec is not None and job.spec.band is not band:
+            continue
+        if budget <= 0:
+            return
+        budget -= 1
+        del state.returns.due[uid]
         if job is None:
             state.returns.drop(uid)
             continue
@@ -110,11 +117,13 @@ def place_some(state: Scheduler, budget: int) -> Iterator[tuple[str, SuspendedPl
         if uid in state.inventory.where or uid in state.absent_of:
             state.returns.drop(uid)  # its job was given room for it before it asked once more, and takes that
             continue
-        host = _find(state, known.attempt, wish_of(job))
+        host = _find(state, known.attempt, wish_of(job), band)
         if host is None:
             continue
         state.returns.drop(uid)
-        state.inventory.commit(host, uid, Commitment(job.job_id, known.attempt.index, job.spec.demand))
+        state.inventory.commit(
+            host, uid, Commitment(job.job_id, known.attempt.index, job.spec.demand, placed_wall_ns=wall_ns)
+        )
         job.live[uid] = None
         state.active[host.info.worker_id] = None
         state.placements += 1
@@ -128,11 +137,13 @@ def wish_of(job: Waiting) -> PlacementWish:
     return PlacementWish(job.spec.demand, job.spec.constraints)
 
 
-def _find(state: Scheduler, attempt: SuspendedAttempt, wish: PlacementWish) -> Host | None:
+def _find(state: Scheduler, attempt: SuspendedAttempt, wish: PlacementWish, band: Band) -> Host | None:
     nodes = state.returns.sharing.get(attempt.repository, {}) if attempt.repository else (attempt.node,)
     for host in _hosts(state, [node for node in nodes if node not in attempt.doubted]):
         if host.takes(wish.demand) and all(each.satisfied(host.info.attributes) for each in wish.required()):
-            return host
+            if not preempting.held(state, host, band):
+                return host
+            state.claims.held[attempt.uid] = None
     return None
 
 

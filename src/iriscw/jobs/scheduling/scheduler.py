@@ -24,7 +24,7 @@ everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from iriscw.fleet.messages import (
@@ -45,8 +45,6 @@ from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsOver,
     Due,
-    ExplainJobs,
-    ExplainPending,
     GoneRest,
     JobAbsent,
     JobAwake,
@@ -70,17 +68,18 @@ from iriscw.jobs.messages import (
     SchedulerAwake,
     SchedulerFigures,
 )
-from iriscw.jobs.model import attempt_uid
+from iriscw.jobs.model import Band, attempt_uid
+from iriscw.jobs.scheduling import preempting
 from iriscw.jobs.scheduling.explaining import explain_demand_jobs, explain_jobs, explain_pending
-from iriscw.jobs.scheduling.fleet_reports import tell_activity, tell_demand, tell_never
+from iriscw.jobs.scheduling.fleet_reports import demand_routed, figures, tell_activity, tell_demand, tell_never
 from iriscw.jobs.scheduling.link_briefing import brief, link_some, links_of
-from iriscw.jobs.scheduling.messages import ExplainDemandJobs
+from iriscw.jobs.scheduling.messages import ExplainDemandJobs, ExplainJobs, ExplainPending
 from iriscw.jobs.scheduling.placement import Commitment, Host
 from iriscw.jobs.scheduling.queues import Shape, Waiting
 from iriscw.jobs.scheduling.refusals import note_beginning, note_refusal, rest, said_of
 from iriscw.jobs.scheduling.repositories import REPOSITORIES, follow, follow_again, take_note
 from iriscw.jobs.scheduling.resuming import place_some
-from iriscw.jobs.scheduling.state import Scheduler, statistics
+from iriscw.jobs.scheduling.state import Scheduler, host_of
 from iriscw.jobs.step_limits import STEP_WORKERS, parts_of
 from iriscw.jobs.suspension.messages import PlaceSuspended, SuspendedPlaced, SuspendedUnwanted
 from iriscw.runtime.vocabulary import (
@@ -93,7 +92,6 @@ from iriscw.runtime.vocabulary import (
     Continue,
     DecisionFunction,
     Outcome,
-    Reply,
     SetTimer,
     Tell,
     Undelivered,
@@ -124,8 +122,9 @@ AGAIN = 1 * SECOND
 class SchedulerDecisions:
     """The decisions, for one place of the fleet in the tree."""
 
-    def __init__(self, fleet: ActorPath) -> None:
+    def __init__(self, fleet: ActorPath, *, preempts: bool = True) -> None:
         self.fleet = fleet
+        self.preempts = preempts
 
     def rules(self) -> dict[type, DecisionFunction]:
         """Return the decision for each message."""
@@ -143,7 +142,7 @@ class SchedulerDecisions:
             SliceGone: self.slice_gone,
             Cordon: self.cordon,
             Uncordon: self.uncordon,
-            DemandRouted: self.demand_routed,
+            DemandRouted: demand_routed,
             LinksAwake: self.links_awake,
             LinkStarted: self.link_started,
             LinkSynced: self.link_synced,
@@ -157,7 +156,7 @@ class SchedulerDecisions:
             ExplainPending: explain_pending,
             ExplainJobs: explain_jobs,
             ExplainDemandJobs: explain_demand_jobs,
-            SchedulerFigures: self.figures,
+            SchedulerFigures: figures,
             Arrived: self.repositories,
             Closed: follow_again,
             Undelivered: self.undelivered,
@@ -166,6 +165,7 @@ class SchedulerDecisions:
 
     def resume(self, state: Scheduler, ctx: Context) -> tuple[Command, ...]:
         """Ask for everything."""
+        state.preempts = self.preempts
         return (
             Tell(self.fleet, SchedulerStarted()),
             Tell(ctx.path.parent, SchedulerAwake()),
@@ -232,7 +232,9 @@ class SchedulerDecisions:
         for each in message.live:
             if each.uid not in job.live:
                 job.live[each.uid] = None
-                commitment = Commitment(job.job_id, each.index, message.spec.demand)
+                commitment = Commitment(job.job_id, each.index, message.spec.demand, placed_wall_ns=each.placed_wall_ns)
+                if each.leaves:
+                    state.claims.leaving.setdefault(each.uid, None)
                 self._hold(state, (each.worker_id, each.incarnation), each.uid, commitment)
         for attempt in message.suspended:
             state.returns.add(job.job_id, attempt)
@@ -247,6 +249,7 @@ class SchedulerDecisions:
             self._ask_more(state, ctx, commands)
         if not state.syncing:
             commands += self._ask_missed(state)
+        commands += preempting.remind(state, job, ctx)
         return self._opened(state, ctx, commands)
 
     def _ask_missed(self, state: Scheduler) -> Iterator[Command]:
@@ -256,7 +259,7 @@ class SchedulerDecisions:
             yield SetTimer("missed", MISSED_REPEAT, Due("missed"))
 
     def _hold(self, state: Scheduler, place: Place, uid: str, commitment: Commitment) -> None:
-        host = _host(state, place)
+        host = host_of(state, place)
         if host is None:
             state.absent.setdefault(place, {})[uid] = commitment
             state.absent_of[uid] = place
@@ -345,6 +348,7 @@ class SchedulerDecisions:
     def _release(self, state: Scheduler, job: Waiting, uids: Iterable[str]) -> None:
         for uid in uids:
             job.live.pop(uid, None)
+            state.claims.left(uid)
             place = state.absent_of.pop(uid, None)
             if place is not None:
                 state.absent[place].pop(uid)
@@ -413,7 +417,7 @@ class SchedulerDecisions:
         """Use a worker no more; tell the jobs that have attempts there."""
         place = (message.worker_id, message.incarnation)
         commands: list[Command] = []
-        host = _host(state, place)
+        host = host_of(state, place)
         if host is not None:
             host.lost = True
             commands += self._losses(host, fenced=message.fenced, reason=message.reason, ctx=ctx)
@@ -552,6 +556,7 @@ class SchedulerDecisions:
     def _go(self, state: Scheduler) -> tuple[Command, ...]:
         """Something changed: place, and tell the fleet, at the next turn."""
         state.demand_changed = True
+        preempting.let_go(state)
         if state.passing or state.syncing:
             return ()
         state.passing = True
@@ -560,31 +565,52 @@ class SchedulerDecisions:
     def place(self, state: Scheduler, message: Pass, ctx: Context) -> Outcome:
         """Place some tasks; go on at the next turn, or tell the fleet what is left."""
         state.passes += 1
-        commands: list[Command] = [Tell(ctx.path.parent / job_id, told) for job_id, told in place_some(state, CHUNK)]
         placed: dict[str, list[Placement]] = {}
-        budget = CHUNK - len(commands)
-        shape = state.queues.head()
-        while shape is not None and budget > 0:
-            chosen = self._choose(state, shape)
-            budget -= 1 + len(chosen)
-            if chosen:
-                job = shape.jobs[0]
-                indexes = state.queues.take(shape, len(chosen))
-                placed.setdefault(job.job_id, []).extend(
-                    self._commit(state, job, index, host, ctx) for index, host in zip(indexes, chosen, strict=True)
-                )
-            else:
-                state.queues.block(shape)
-            shape = state.queues.head()
+        for shape, hosts in preempting.ripe(state):
+            self._take(state, shape, hosts, placed, ctx)
+        commands: list[Command] = []
+        for band in Band:
+            returned = [*place_some(state, band, CHUNK - len(commands), ctx.wall)]
+            commands += (Tell(ctx.path.parent / job_id, told) for job_id, told in returned)
+            self._place_band(state, band, CHUNK - len(commands), placed, ctx)
+        if placed:
+            preempting.let_go(state)
         commands += [Tell(ctx.path.parent / job_id, told) for job_id, batch in placed.items() for told in _told(batch)]
         commands += tell_activity(state, self.fleet)
-        if shape is not None or state.active or state.returns.due:
+        if state.queues.head() is not None or state.active or state.returns.due:
             commands.append(Continue(Pass()))
         else:
             state.passing = False
+            commands += preempting.consider(state, ctx)
             commands += tell_demand(state, self.fleet, ctx)
             commands += tell_never(state, ctx)
+            if state.returns.due or state.claims.ripe:
+                commands += self._go(state)
         return tuple(commands)
+
+    def _place_band(
+        self, state: Scheduler, band: Band, budget: int, placed: dict[str, list[Placement]], ctx: Context
+    ) -> None:
+        budget -= sum(map(len, placed.values()))
+        head = state.queues.head()
+        while head is not None and head.band is band and budget > 0:
+            chosen = self._choose(state, head)
+            budget -= 1 + len(chosen)
+            if chosen:
+                self._take(state, head, chosen, placed, ctx)
+            else:
+                state.queues.block(head, ctx.now)
+            head = state.queues.head()
+
+    def _take(
+        self, state: Scheduler, shape: Shape, hosts: Sequence[Host], placed: dict[str, list[Placement]], ctx: Context
+    ) -> None:
+        """Place tasks of the head of a ring on these workers, one on each."""
+        job = shape.jobs[0]
+        indexes = state.queues.take(shape, len(hosts))
+        placed.setdefault(job.job_id, []).extend(
+            self._commit(state, job, index, host, ctx) for index, host in zip(indexes, hosts, strict=True)
+        )
 
     def _choose(self, state: Scheduler, shape: Shape) -> list[Host]:
         pools = shape.candidates(state.inventory)
@@ -598,19 +624,11 @@ class SchedulerDecisions:
         uid = attempt_uid(ctx.new_id())
         assert job.spec is not None
         refusals = 0 if host.refusing is None else host.refusing.count
-        state.inventory.commit(host, uid, Commitment(job.job_id, index, job.spec.demand, refusals))
+        state.inventory.commit(host, uid, Commitment(job.job_id, index, job.spec.demand, refusals, ctx.wall))
         job.live[uid] = None
         state.active[host.info.worker_id] = None
         state.placements += 1
         return Placement(index, uid, host.info.worker_id, host.info.incarnation)
-
-    # The fleet
-
-    def demand_routed(self, state: Scheduler, message: DemandRouted, ctx: Context) -> Outcome:
-        """Keep what the fleet does about each demand; have jobs give up what nobody will ever run."""
-        state.routed = dict(message.reasons)
-        state.never = dict.fromkeys(message.never)
-        return tuple(tell_never(state, ctx))
 
     # Clocks, questions, full mailboxes
 
@@ -622,10 +640,12 @@ class SchedulerDecisions:
                 return (again,)
             return (Tell(self.fleet, DemandChanged(state.told), conflate="demand"), again)
         if message.what == "refusal":
-            host = _host(state, (message.worker_id, message.incarnation))
+            host = host_of(state, (message.worker_id, message.incarnation))
             if host is not None:
                 host.paused = False
                 self._offer(state, host)
+            return self._go(state)
+        if message.what == "preempt":
             return self._go(state)
         if message.what == "missed":
             return tuple(self._ask_missed(state))
@@ -646,10 +666,6 @@ class SchedulerDecisions:
         state.unasked.clear()
         state.asked.clear()
         return tuple(self._open(state, ctx))
-
-    def figures(self, state: Scheduler, message: SchedulerFigures, ctx: Context) -> Outcome:
-        """Return figures."""
-        return None if ctx.reply_to is None else (Reply(statistics(state, message.workers)),)
 
     def undelivered(self, state: Scheduler, message: Undelivered, ctx: Context) -> Outcome:
         """A mailbox was full: take room back that was offered, tell anything else again in a while."""
@@ -674,13 +690,6 @@ class SchedulerDecisions:
     def resend(self, state: Scheduler, message: Resend, ctx: Context) -> Outcome:
         """Tell again."""
         return (Tell(message.to, message.message),)
-
-
-def _host(state: Scheduler, place: Place) -> Host | None:
-    host = state.inventory.hosts.get(place[0])
-    if host is not None and host.info.incarnation == place[1]:
-        return host
-    return state.older.get(place)
 
 
 def _told(batch: list[Placement]) -> Iterator[Placed]:

@@ -11,6 +11,7 @@ from iriscw.fleet.messages import Cordon, DemandEntry
 from iriscw.jobs.job.ledger import Place
 from iriscw.jobs.messages import SchedulerStatistics
 from iriscw.jobs.scheduling.placement import Commitment, Host, Inventory
+from iriscw.jobs.scheduling.preempting import Claims
 from iriscw.jobs.scheduling.queues import Queues, Shape, Waiting, demand_name
 from iriscw.jobs.scheduling.resuming import Returns
 from iriscw.runtime.vocabulary import MILLISECOND
@@ -32,6 +33,9 @@ class Scheduler:
     inventory: Inventory = attrs.field(factory=Inventory)
     queues: Queues = attrs.field(factory=Queues)
     returns: Returns = attrs.field(factory=Returns)
+    preempts: bool = True
+    """Whether attempts give way to work of higher bands at all."""
+    claims: Claims = attrs.field(factory=Claims)
     older: dict[Place, Host] = attrs.field(factory=dict)
     """Incarnations that are gone and still hold room of attempts that are not over."""
     absent: dict[Place, dict[str, Commitment]] = attrs.field(factory=dict)
@@ -78,7 +82,16 @@ def statistics(state: Scheduler, workers: Iterable[str] = ()) -> SchedulerStatis
         ),
         attempts=tuple((worker_id, len(host.commitments)) for worker_id, host in wanted),
         returning=len(state.returns.waiting),
+        preempted=state.claims.asked,
     )
+
+
+def host_of(state: Scheduler, place: Place) -> Host | None:
+    """Return a worker incarnation, whether it is the present one or an older one that holds room still."""
+    host = state.inventory.hosts.get(place[0])
+    if host is not None and host.info.incarnation == place[1]:
+        return host
+    return state.older.get(place)
 
 
 def demand_id(shape: Shape) -> str:

@@ -86,6 +86,7 @@ from iriscw.jobs.suspension.messages import (
     FindSuspended,
     MoveOverdue,
     PlaceAgain,
+    PreemptAttempts,
     ResumeMoves,
     ResumeTask,
     StoreAgain,
@@ -119,21 +120,20 @@ from iriscw.jobs.suspension.records import (
     AttemptGivenUp,
     AttemptResumed,
     AttemptResuming,
-    AttemptStored,
     AttemptSuspended,
     AttemptThawing,
     AttemptUnplaced,
     AttemptVacated,
     CheckpointDropped,
     ResumptionWanted,
-    StoreBegun,
-    StoreFailed,
     SuspensionAsked,
     SuspensionUndone,
     ThawRefused,
     ThawUndone,
 )
 from iriscw.jobs.suspension.refusals import not_now, not_suspendable, over
+from iriscw.jobs.suspension.storing import StoreDecisions
+from iriscw.jobs.suspension.yielding import YieldDecisions, limit_ns, limit_of, preempted
 from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import (
     Cancel,
@@ -163,6 +163,8 @@ class SuspendDecisions:
 
     def __init__(self, settings: JobSettings) -> None:
         self.settings = settings
+        self.storing = StoreDecisions(settings)
+        self.yielding = YieldDecisions(settings)
 
     def rules(self) -> dict[type, DecisionFunction]:
         """Return the decision for each message."""
@@ -175,9 +177,10 @@ class SuspendDecisions:
             MoveOverdue: self.overdue,
             ThawAgain: self.thaw_again,
             PlaceAgain: self.place_again,
-            StoreAgain: self.store_again,
+            StoreAgain: self.storing.again,
             ResumeMoves: self.resume_rest,
             BackOverdue: self.back_overdue,
+            PreemptAttempts: self.yielding.preempt,
         }
 
     # What is asked
@@ -204,7 +207,7 @@ class SuspendDecisions:
         then = step(ledger, index, uid, ends, ctx, asked)
         tell = Tell(link_of(ctx, attempt.worker_id), SuspendAttempts(attempt.incarnation, (uid,)))
         answer = Reply(view_of(index, uid, then))
-        commands = (*ends.commands, tell, self._limit(index, uid, then, ctx), answer)
+        commands = (*ends.commands, tell, limit_of(self.settings, index, uid, then, ctx), answer)
         return Decision(records=tuple(ends.records), commands=commands)
 
     def _stays(self, ledger: JobLedger, index: int, uid: str, move: Move, key: str, ctx: Context) -> Outcome:
@@ -214,7 +217,7 @@ class SuspendDecisions:
         ends = Ends()
         then = step(ledger, index, uid, ends, ctx, ResumptionWanted(index, uid, key, False, ctx.wall))
         unwanted = Tell(scheduler_of(ctx), SuspendedUnwanted(ledger.job_id, uid))
-        commands = (*ends.commands, unwanted, *self._store_later(index, uid, then), Reply(view_of(index, uid, then)))
+        commands = (*ends.commands, unwanted, *self.storing.later(index, uid, then), Reply(view_of(index, uid, then)))
         return Decision(records=tuple(ends.records), commands=commands)
 
     def resume_task(self, ledger: JobLedger, message: ResumeTask, ctx: Context) -> Outcome:
@@ -372,6 +375,7 @@ class SuspendDecisions:
         ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
         if drop is not None:  # a checkpoint to which it went back is kept
             ends.commands.append(Run(("drop", drop.key), drop))
+        self.yielding.go_on(ledger, index, uid, ends, ctx)
 
     def ended(self, ledger: JobLedger, seen: Observation) -> Observation:
         """Say how an attempt ended that its worker says has: one that was given up is lost, for the reason of that.
@@ -381,6 +385,8 @@ class SuspendDecisions:
         move = ledger.moves.get(seen.uid)
         if move is not None and seen.log_offset < move.log_offset:
             seen = replace(seen, log_offset=move.log_offset)
+        if move is not None and move.stopped_to_yield and seen.ending in (Ending.PREEMPTED, Ending.KILLED):
+            return preempted(seen, move.yields_to)
         if move is None or not move.given_up or seen.ending not in (Ending.KILLED, Ending.MISSING, Ending.WORKER_LOST):
             return seen
         return Observation(
@@ -470,7 +476,7 @@ class SuspendDecisions:
             case ThawedAttempt(outcome=outcome, reason=reason):
                 return self._thaw_ended(ledger, message.key, outcome, reason, ctx)
             case CheckpointStored():
-                return self._store_ended(ledger, message.key, message.value, ctx)
+                return self.storing.ended(ledger, message.key, message.value, ctx)
         return Decision(records=(CheckpointDropped(message.effect.key),))
 
     def failed(self, ledger: JobLedger, message: Failed, ctx: Context) -> Outcome:
@@ -482,7 +488,7 @@ class SuspendDecisions:
             case ThawAttempt():
                 return self._thaw_ended(ledger, message.key, Thawed.UNDONE, reason, ctx)
             case StoreCheckpoint():
-                return self._store_ended(ledger, message.key, CheckpointStored(reason=reason), ctx)
+                return self.storing.ended(ledger, message.key, CheckpointStored(reason=reason), ctx)
         drop = message.effect
         left = CheckpointLeft(ledger.job_id, drop.key, drop.checkpoint, drop.node, reason, ctx.wall)
         return Decision(records=(CheckpointDropped(drop.key, reason),), commands=(Emit(left),))
@@ -520,45 +526,7 @@ class SuspendDecisions:
         if stop_for(ledger, attempt) is None:
             go_on = ContinueAttempts(attempt.incarnation, (uid,))
             ends.commands.append(Tell(link_of(ctx, attempt.worker_id), go_on))
-
-    # Storing
-
-    def _store_ended(self, ledger: JobLedger, key: Any, value: CheckpointStored, ctx: Context) -> Outcome:
-        """Its checkpoint lies in the repository, or where it was; from there it may go on."""
-        _, index, uid = key
-        move = ledger.moves.get(uid)
-        if move is None or not move.storing or uid not in ledger.away:
-            return None
-        ends = Ends()
-        reason = f"it was not stored: {value.reason}"[:MAX_REASON_CHARS]
-        ended = (
-            AttemptStored(index, uid, value.repository, ctx.wall)
-            if value.repository
-            else StoreFailed(index, uid, reason, ctx.wall)
-        )
-        then = step(ledger, index, uid, ends, ctx, ended)
-        if ledger.open:
-            ends.waiting += placed(ledger, index, uid, then, ctx)
-            ends.commands += self._store_later(index, uid, then)
-        return conclude(ledger, ends, ctx)
-
-    def _store_later(self, index: int, uid: str, move: Move) -> Iterator[Command]:
-        """Have it stored again in a while, if it was to be stored, is not, and does not go on."""
-        if to_be_stored(move):
-            again = StoreAgain(index, uid, move.number, move.stores_failed)
-            yield SetTimer(("store", uid), pause_ns(self.settings, max(move.stores_failed - 1, 0)), again)
-
-    def store_again(self, ledger: JobLedger, message: StoreAgain, ctx: Context) -> Outcome:
-        """Store it again."""
-        index, uid = message.index, message.uid
-        move = ledger.moves.get(uid)
-        asked = (message.number, message.failed)
-        if move is None or not ledger.open or not to_be_stored(move) or asked != (move.number, move.stores_failed):
-            return None
-        ends = Ends()
-        then = step(ledger, index, uid, ends, ctx, StoreBegun(index, uid, ctx.wall))
-        ends.commands.append(stored_by_agent(index, uid, then))
-        return conclude(ledger, ends, ctx)
+            self.yielding.go_on(ledger, index, uid, ends, ctx)
 
     # Going on
 
@@ -575,7 +543,7 @@ class SuspendDecisions:
         then = step(ledger, index, uid, ends, ctx, named)
         order = run_order(ledger, index, uid, attempt.number, None, then)
         tell = Tell(link_of(ctx, message.worker_id), RunAttempts(message.incarnation, (order,)))
-        commands = (*ends.commands, tell, self._limit(index, uid, then, ctx))
+        commands = (*ends.commands, tell, limit_of(self.settings, index, uid, then, ctx))
         return Decision(records=tuple(ends.records), commands=commands)
 
     def _thaw(self, index: int, uid: str, move: Move) -> Command:
@@ -633,11 +601,6 @@ class SuspendDecisions:
 
     # Clocks, and a new incarnation
 
-    def _limit(self, index: int, uid: str, move: Move, ctx: Context) -> Command:
-        limit_ns = self.settings.suspend_limit_ns
-        left_ns = min(max(move.since_wall_ns + limit_ns - ctx.wall, 0), limit_ns)
-        return SetTimer(("move", uid), left_ns, MoveOverdue(index, uid, move.number))
-
     def overdue(self, ledger: JobLedger, message: MoveOverdue, ctx: Context) -> Outcome:
         """It takes too long: undo what can be undone, and give up what cannot."""
         index, uid = message.index, message.uid
@@ -645,7 +608,7 @@ class SuspendDecisions:
         if move is None or move.number != message.number or move.stage in (Stage.RUNS, Stage.SUSPENDED):
             return None
         ends = Ends()
-        reason = f"not done within {self.settings.suspend_limit_ns / 1_000_000_000:g} s"
+        reason = f"not done within {limit_ns(self.settings, move) / 1_000_000_000:g} s"
         if move.stage in (Stage.ASKED, Stage.FREEZING) and not move.away and not move.vacated:
             self._undo(ledger, index, uid, reason, ends, ctx, drop=move.stage is Stage.FREEZING)
         elif (move.repository or not move.thawing) and stop_for(ledger, latest_attempt(ledger, index)) is None:
@@ -681,7 +644,7 @@ class SuspendDecisions:
 
     def _owed(self, ledger: JobLedger, index: int, uid: str, move: Move, ctx: Context) -> Iterator[Command]:
         if move.stage in (*SUSPENDING, Stage.RESUMING):
-            yield self._limit(index, uid, move, ctx)
+            yield limit_of(self.settings, index, uid, move, ctx)
         if stop_for(ledger, latest_attempt(ledger, index)) is not None:
             return
         if move.stage is Stage.FREEZING:
@@ -691,7 +654,7 @@ class SuspendDecisions:
         elif move.storing:
             yield stored_by_agent(index, uid, move)
         elif to_be_stored(move):
-            yield from self._store_later(index, uid, move)
+            yield from self.storing.later(index, uid, move)
         elif waits_for_worker(move):  # the scheduler asks for what waits; the clocks are ours
             yield from tried_again(index, uid, move, ctx)
             if move.back:

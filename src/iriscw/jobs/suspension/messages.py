@@ -200,6 +200,14 @@ class SuspendedPlaced:
     node: str = ""
 
 
+@message
+class PreemptAttempts:
+    """These attempts have to give way to a task of a higher band, of the job that ``to`` names for people."""
+
+    uids: tuple[str, ...]
+    to: str
+
+
 # Those who know the machines -> scheduler
 
 

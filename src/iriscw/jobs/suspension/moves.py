@@ -15,7 +15,7 @@ from iriscw.jobs.keeping.records import CopyKept, WentBack
 from iriscw.jobs.model import Observation, Resumption, Suspension
 from iriscw.jobs.suspension.effects import DropCheckpoint
 from iriscw.jobs.suspension.messages import PhaseOver, SuspendedAttempt, SuspensionView
-from iriscw.jobs.suspension.model import MARKED, TOLD, Labels, Stage
+from iriscw.jobs.suspension.model import MARKED, SUSPENDING, TOLD, Labels, Stage
 from iriscw.jobs.suspension.records import (
     AttemptDeserted,
     AttemptFreezing,
@@ -28,6 +28,7 @@ from iriscw.jobs.suspension.records import (
     AttemptThawing,
     AttemptUnplaced,
     AttemptVacated,
+    AttemptYields,
     ResumptionWanted,
     StoreBegun,
     StoreFailed,
@@ -109,6 +110,12 @@ class Move:
     back: int = 0
     """Of one that has gone back to a checkpoint that was made while it ran: the number of that; else 0. Such a
     checkpoint is kept, and has no part in what a suspension leaves behind."""
+    yields_to: str = ""
+    """Of one that has to give way to a task of a higher band: the job of that, for people; empty once it comes back."""
+    stopped_to_yield: bool = False
+    """Whether it is being stopped for that."""
+    yielding: bool = False
+    """Whether the latest suspension is for that, and nobody's order."""
 
 
 def freeze_key(uid: str, move: Move) -> str:
@@ -272,6 +279,12 @@ def _sentence(move: Move) -> str:
     """Say what the phase and the checkpoint do not say already: readers see those beside it."""
     if move.given_up:
         return f"given up: {move.given_up}"
+    if move.yielding and move.yields_to and move.stage in (*SUSPENDING, Stage.SUSPENDED):
+        return "; ".join(each for each in (f"it gives way to {move.yields_to}", _sentence_of_stage(move)) if each)
+    return _sentence_of_stage(move)
+
+
+def _sentence_of_stage(move: Move) -> str:
     match move.stage:
         case Stage.RUNS:
             return move.reason
@@ -318,6 +331,8 @@ def _asked(move: Move, record: SuspensionAsked) -> Move:
         force=record.force,
         labels=record.labels,
         store=record.store,
+        yields_to=move.yields_to,
+        yielding=record.yields,
         folder=move.folder,
         ports=move.ports,
         host=move.host,
@@ -398,6 +413,8 @@ def _resuming(move: Move, record: AttemptResuming) -> Move:
         stage=Stage.RESUMING,
         away=False,
         wanted=False,
+        yields_to="",
+        yielding=False,
         grant=record.grant,
         gpus=(),
         thawing=False,
@@ -488,6 +505,10 @@ def _given_up(move: Move, record: AttemptGivenUp) -> Move:
     return attrs.evolve(move, given_up=record.reason)
 
 
+def _yields(move: Move, record: AttemptYields) -> Move:
+    return attrs.evolve(move, yields_to=record.to, stopped_to_yield=record.kill)
+
+
 def _paused_until(move: Move, wall_ns: int) -> int:
     return move.paused_ns + max(0, wall_ns - move.suspended_wall_ns)
 
@@ -511,6 +532,7 @@ _APPLY: Mapping[type, Callable[[Move, Any], Move]] = {
     StoreBegun: _store_begun,
     AttemptResumed: _resumed,
     AttemptGivenUp: _given_up,
+    AttemptYields: _yields,
 }
 
 CHANGES = tuple(_APPLY)

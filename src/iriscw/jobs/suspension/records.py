@@ -23,6 +23,8 @@ class SuspensionAsked:
     labels: Labels
     wall_ns: int
     store: bool = False
+    yields: bool = False
+    """Nobody was promised anything: it gives way."""
 
 
 @record("jobs.attempt_freezing", version=1)
@@ -244,6 +246,21 @@ class AttemptGivenUp:
     wall_ns: int
 
 
+@record("jobs.attempt_yields", version=1)
+@message
+class AttemptYields:
+    """It has to give way to a task of a higher band, of the job that ``to`` names.
+
+    ``kill``: it is being stopped for that; else it is, or will be, suspended.
+    """
+
+    index: int
+    uid: str
+    to: str
+    kill: bool
+    wall_ns: int
+
+
 @record("jobs.checkpoint_dropped", version=1)
 @message
 class CheckpointDropped:
@@ -297,6 +314,9 @@ class SuspensionKept:
     at: str = ""
     stores_failed: int = 0
     back: int = 0
+    yields_to: str = ""
+    stopped_to_yield: bool = False
+    yielding: bool = False
 
 
 @record("jobs.checkpoint_due", version=1)

@@ -158,6 +158,7 @@ __all__ = (
     "PoolDemand",
     "PoolPassed",
     "PoolStatus",
+    "PreemptionMode",
     "PriorityBand",
     "ProcessExit",
     "ProcessNumbers",
@@ -771,6 +772,50 @@ class PoolAvailability(betterproto2.Enum):
             "POOL_AVAILABILITY_NO_CAPACITY": 6,
             "POOL_AVAILABILITY_AT_MAX_SLICES": 7,
             "POOL_AVAILABILITY_INVALID_SPEC": 8,
+        }
+
+
+class PreemptionMode(betterproto2.Enum):
+    """
+    What becomes of a task that has to give way to one of a higher band.
+    """
+
+    UNSPECIFIED = 0
+    """
+    It is killed.
+    """
+
+    KILL = 1
+    """
+    Its attempt is stopped, which counts against max_retries_preemption, and it waits again.
+    """
+
+    FREEZE = 2
+    """
+    Its attempt is suspended, which counts against nothing, and goes on when there is room again. Refused for a gang.
+    """
+
+    NEVER = 3
+    """
+    It does not give way.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "PREEMPTION_MODE_UNSPECIFIED",
+            1: "PREEMPTION_MODE_KILL",
+            2: "PREEMPTION_MODE_FREEZE",
+            3: "PREEMPTION_MODE_NEVER",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "PREEMPTION_MODE_UNSPECIFIED": 0,
+            "PREEMPTION_MODE_KILL": 1,
+            "PREEMPTION_MODE_FREEZE": 2,
+            "PREEMPTION_MODE_NEVER": 3,
         }
 
 
@@ -2371,6 +2416,11 @@ class DefaultsConfig(betterproto2.Message):
     )
     """
     From Secrets of the namespace: variable to NAME/KEY.
+    """
+
+    preemption: "bool" = betterproto2.field(10, betterproto2.TYPE_BOOL)
+    """
+    Whether tasks give way to tasks of higher bands, as their jobs say.
     """
 
 
@@ -4898,6 +4948,13 @@ class SubmitJobRequest(betterproto2.Message):
     retry_from_checkpoint: "bool" = betterproto2.field(24, betterproto2.TYPE_BOOL)
     """
     A task that is tried again begins from the newest that can be brought back.
+    """
+
+    preemption: "PreemptionMode" = betterproto2.field(
+        28, betterproto2.TYPE_ENUM, default_factory=lambda: PreemptionMode(0)
+    )
+    """
+    What becomes of a task that has to give way to one of a higher band.
     """
 
 
