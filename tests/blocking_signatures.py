@@ -1,8 +1,9 @@
 """Write the signatures of ``iriscw.blocking`` anew, from those of the asynchronous names that they stand for.
 
-``python tests/blocking_signatures.py`` rewrites the functions of ``PAIRS`` in ``src/iriscw/blocking.py``: parameters,
-annotations and defaults are those of the original, the first line of the docstring and what becomes of the result stay.
-A test compares them (``tests/test_blocking_signatures.py``), so that a new option cannot be forgotten.
+``python tests/blocking_signatures.py`` rewrites the functions of ``PAIRS`` in ``blocking.py``, and in the files of
+``APART``: parameters, annotations and defaults are those of the original, the first line of the docstring and what
+becomes of the result stay. A test compares them (``tests/test_blocking_signatures.py``), so that a new option cannot be
+forgotten.
 """
 
 import ast
@@ -12,19 +13,21 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "iriscw"
 BLOCKING = SOURCE / "blocking.py"
+APART = {"Job": SOURCE / "client" / "blocking_job.py"}
+"""Classes that have a file of their own."""
 
 PAIRS = {
     ("Client", "submit"): "client/client.py",
     ("Client", "map"): "client/arrays.py:ArrayJobs",
     ("Client", "create_actor"): "client/creating.py:ActorCreation",
     ("Client", "create_actor_group"): "client/creating.py:ActorCreation",
-    ("Client", "checkpoint"): "client/client.py",
-    ("Client", "suspend"): "client/client.py",
-    ("Client", "resume"): "client/client.py",
-    ("Client", "restore"): "client/client.py",
-    ("Client", "move"): "client/client.py",
-    ("Client", "verify"): "client/client.py",
-    ("Client", "checkpoints"): "client/client.py",
+    ("Client", "checkpoint"): "client/freezing.py:FreezingCalls",
+    ("Client", "suspend"): "client/freezing.py:FreezingCalls",
+    ("Client", "resume"): "client/freezing.py:FreezingCalls",
+    ("Client", "restore"): "client/freezing.py:FreezingCalls",
+    ("Client", "move"): "client/freezing.py:FreezingCalls",
+    ("Client", "verify"): "client/freezing.py:FreezingCalls",
+    ("Client", "checkpoints"): "client/freezing.py:FreezingCalls",
     ("Client", "call"): "client/client.py",
     ("Job", "exec"): "client/job.py",
     ("Job", "logs"): "client/job.py",
@@ -93,22 +96,24 @@ class _Calling(ast.NodeTransformer):
 
 def rewritten(owner, name):
     """Return the blocking function as it should be, and as it is."""
-    there = find(BLOCKING, owner, name)
-    made = _Calling(owner, name).visit(find(BLOCKING, owner, name))
+    file = APART.get(owner, BLOCKING)
+    there = find(file, owner, name)
+    made = _Calling(owner, name).visit(find(file, owner, name))
     made.args = wanted(owner, name)
     return made, there
 
 
 def main():
-    """Rewrite the file."""
+    """Rewrite the files."""
     for owner, name in PAIRS:
         made, there = rewritten(owner, name)
-        lines = BLOCKING.read_text(encoding="utf-8").splitlines()
+        file = APART.get(owner, BLOCKING)
+        lines = file.read_text(encoding="utf-8").splitlines()
         begin = min([there.lineno, *(each.lineno for each in there.decorator_list)]) - 1
         indent = " " * there.col_offset
         text = [indent + line for line in ast.unparse(made).splitlines()]
-        BLOCKING.write_text("\n".join([*lines[:begin], *text, *lines[there.end_lineno :], ""]), encoding="utf-8")
-    subprocess.run([sys.executable, "-m", "ruff", "format", "-q", BLOCKING], check=True)
+        file.write_text("\n".join([*lines[:begin], *text, *lines[there.end_lineno :], ""]), encoding="utf-8")
+    subprocess.run([sys.executable, "-m", "ruff", "format", "-q", BLOCKING, *APART.values()], check=True)
 
 
 if __name__ == "__main__":

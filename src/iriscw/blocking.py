@@ -22,31 +22,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import iriscw.client.client as _client
-import iriscw.client.job as _job
 import iriscw.client.nodes as _nodes
 import iriscw.cluster as _cluster
 from iriscw.client.blocking_actors import BlockingActorGroup, BlockingActorHandle, BlockingActorMethod
+from iriscw.client.blocking_job import Job
 from iriscw.client.discovery import Secret
 from iriscw.client.errors import NotConnected
-from iriscw.client.loops import ClientLoop, iterated, on_a_loop
+from iriscw.client.loops import ClientLoop, on_a_loop
 from iriscw.client.model import (
     ActorStatus,
     ClusterStatus,
-    Endpoint,
-    ExecOutput,
-    ExecResult,
     GpuStatus,
-    JobStatus,
-    LogLine,
     NodeStatus,
     OrderStatus,
-    PeerAddress,
     PoolStatus,
     SliceStatus,
-    TaskStatus,
     TaskSuspension,
 )
 from iriscw.client.pools import BlockingActorPool
@@ -73,98 +66,6 @@ __all__ = [
 
 T = TypeVar("T")
 Value = TypeVar("Value")
-
-
-class Job:
-    """:class:`iriscw.Job` for scripts. Made by :class:`Client`."""
-
-    def __init__(self, loop: ClientLoop, job: _job.Job) -> None:
-        self._loop = loop
-        self._job = job
-
-    def __repr__(self) -> str:
-        return repr(self._job).replace("iriscw.Job", "iriscw.blocking.Job", 1)
-
-    @property
-    def id(self) -> str:
-        """As commands and other clients name it."""
-        return self._job.id
-
-    @property
-    def uid(self) -> str:
-        """Like the id, but never used again."""
-        return self._job.uid
-
-    @property
-    def name(self) -> str:
-        """As it was submitted."""
-        return self._job.name
-
-    @property
-    def seen(self) -> JobStatus | None:
-        """The status last heard of; None if none was asked for yet."""
-        return self._job.seen
-
-    def status(self) -> JobStatus:
-        """Ask where the job is now; errors as :meth:`iriscw.Job.status`."""
-        return self._loop.call(self._job.status)
-
-    def watch(self) -> Iterator[JobStatus]:
-        """Iterate over the job's statuses, the last of which is terminal; errors as :meth:`iriscw.Job.watch`."""
-        return iterated(self._loop, self._job.watch())
-
-    def wait(self, timeout_s: float | None = None) -> JobStatus:
-        """Wait at most ``timeout_s`` seconds for the job's end; errors as :meth:`iriscw.Job.wait`."""
-        return self._loop.call(self._job.wait, timeout_s)
-
-    @overload
-    def result(self, timeout_s: float | None = None) -> list[Any]: ...
-
-    @overload
-    def result(self, timeout_s: float | None = None, *, task: int) -> Any: ...
-
-    def result(self, timeout_s: float | None = None, *, task: int | None = None) -> Any:
-        """Wait for the end and give what the tasks returned; errors as :meth:`iriscw.Job.result`."""
-        if task is None:
-            return self._loop.call(self._job.result, timeout_s)
-        return self._loop.call(lambda: self._job.result(timeout_s, task=task))
-
-    def results(self) -> Iterator[tuple[int, Any]]:
-        """Iterate over indexes and values as tasks end well; errors as :meth:`iriscw.Job.results`."""
-        return iterated(self._loop, self._job.results())
-
-    def logs(
-        self, *, follow: bool = False, task: int | None = None, attempt: int | None = None, tail: int = 0
-    ) -> Iterator[LogLine]:
-        """Iterate over the lines that the tasks have written; arguments and errors as :meth:`iriscw.Job.logs`."""
-        return iterated(self._loop, self._job.logs(follow=follow, task=task, attempt=attempt, tail=tail))
-
-    def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        task: int | None = None,
-        timeout_s: float = 3600.0,
-        output: Callable[[ExecOutput], object] | None = None,
-    ) -> ExecResult:
-        """Run a command beside a task that runs; arguments and errors as :meth:`iriscw.Job.exec`."""
-        return self._loop.call(lambda: self._job.exec(argv, task=task, timeout_s=timeout_s, output=output))
-
-    def tasks(self, *, states: Iterable[str] = ()) -> list[TaskStatus]:
-        """List the job's tasks; errors as :meth:`iriscw.Job.tasks`."""
-        return self._loop.call(lambda: self._job.tasks(states=states))
-
-    def endpoints(self) -> list[Endpoint]:
-        """List where the replicas are reached that run now; errors as :meth:`iriscw.Job.endpoints`."""
-        return self._loop.call(self._job.endpoints)
-
-    def peers(self, port: str, timeout_s: float | None = None) -> tuple[PeerAddress, ...]:
-        """Wait until all replicas run and give their addresses; errors as :meth:`iriscw.Job.peers`."""
-        return self._loop.call(self._job.peers, port, timeout_s)
-
-    def terminate(self, reason: str = "") -> JobStatus:
-        """Have the job ended; errors as :meth:`iriscw.Job.terminate`."""
-        return self._loop.call(self._job.terminate, reason)
 
 
 class Client:
@@ -698,5 +599,5 @@ class Cluster:
         return self._loop.call(running.statistics)
 
 
-for _each in (BlockingActorGroup, BlockingActorHandle, BlockingActorMethod, BlockingActorPool, BlockingResolver):
+for _each in (Job, BlockingActorGroup, BlockingActorHandle, BlockingActorMethod, BlockingActorPool, BlockingResolver):
     _each.__module__ = __name__  # they are shown as users import them

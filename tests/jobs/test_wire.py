@@ -4,7 +4,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.client.model import AmountStatus, JobStatus
+from iriscw.client.model import AmountStatus, JobStatus, ProgressStatus
 from iriscw.client.wire import job_status as read_job, submit_request, task_status as read_task
 from iriscw.cloud.model import Capacity, Mode, Op
 from iriscw.cloud.wire import read_amount
@@ -242,15 +242,17 @@ def test_a_client_reads_all_that_is_known_of_a_job() -> None:
     times = {"submitted_wall_ns": 11 * MILLISECOND, "ended_wall_ns": 13 * MILLISECOND}
     started = {"started_wall_ns": 12 * MILLISECOND, "suspended": 2}
     view = JobView("job-a", "uid", spec, JobState.FAILED, "why", counts, 5, 6, "", **times, **started, fault="boom")
-    read = read_job(wire.job_status(view, version=7, entrypoint="python train.py"))
+    far = v1.Progress(done_milli=1_500, total_milli=3_000, text="half")
+    read = read_job(wire.job_status(view, version=7, entrypoint="python train.py", progress=far))
     assert read == JobStatus(
         "job-a", "uid", "n", JobState.FAILED, 7, 3, dict(counts), "why", "boom", "python train.py",
         AmountStatus(1, 2, 3, 4, "H100"), 5, 6, "BATCH", "job-p", 11, 12, 13, 2,
+        ProgressStatus(1.5, 3, "half"),
     )  # fmt: skip
     tally = JobTally(counts, 5, 6, **started)
     row = JobRow("job-a", "uid", "n", JobState.FAILED, "why", 3, **times, tally=tally, demand=demand, band=Band.BATCH)
     listed = read_job(wire.job_row(attrs.evolve(row, parent_job_id="job-p"), 7))
-    assert listed == attrs.evolve(read, fault="", entrypoint="")
+    assert listed == attrs.evolve(read, fault="", entrypoint="", progress=None)
     assert [name for name, value in attrs.asdict(read, recurse=False).items() if not value] == []
 
 
