@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         NotHosted as NotHosted,
         PythonDiffers as PythonDiffers,
         RemoteTraceback as RemoteTraceback,
+        StreamMismatch as StreamMismatch,
     )
     from iriscw.jobs.errors import (
         CommandKilled as CommandKilled,
@@ -243,6 +244,7 @@ __all__ = [
     "RpcUnavailable",
     "SeveralInstallations",
     "StrayExit",
+    "StreamMismatch",
     "SuspensionRefused",
     "SystemClosed",
     "TaskEnded",
@@ -353,6 +355,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "RpcUnavailable": "iriscw.rpc.errors",
     "SeveralInstallations": "iriscw.deploy.errors",
     "StrayExit": "iriscw._errors",
+    "StreamMismatch": "iriscw.hosted.errors",
     "SuspensionRefused": "iriscw.jobs.errors",
     "SystemClosed": "iriscw._errors",
     "TaskEnded": "iriscw.jobs.errors",

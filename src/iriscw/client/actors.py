@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import functools
 import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from difflib import get_close_matches
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, overload
@@ -17,7 +18,8 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, o
 import attrs
 
 from iriscw.client.calls import MethodCalls
-from iriscw.client.hosted import HOME, ActorCalls, ActorId, Answer, HostedCalls, OwnCode
+from iriscw.client.hosted import END, HOME, ActorCalls, ActorId, Answer, HostedCalls, OwnCode
+from iriscw.client.iterators import ArgumentSource, without_iterators
 from iriscw.client.submission import is_own_file, own_code_by_value
 from iriscw.hosted.drivers.link import Part
 from iriscw.hosted.errors import InvalidActor, NoSuchMethod
@@ -27,6 +29,8 @@ from iriscw.task.passing import passed
 
 T = TypeVar("T")
 R = TypeVar("R")
+V = TypeVar("V")
+R_co = TypeVar("R_co", covariant=True)
 P = ParamSpec("P")
 
 OWN_NAMES: Final = ("job_id", "method", "name", "wait_ready")
@@ -85,17 +89,17 @@ class ActorFuture(Generic[R]):
 
 
 @attrs.frozen
-class ActorMethod(Generic[P, R]):
+class ActorMethod(Generic[P, R_co]):
     """A method of a hosted actor: ``await handle.method(x)``."""
 
     _handle: ActorHandle[Any]
     name: str
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         """Call it, and wait for its value; raises what it raises, and as :class:`ActorHandle` says."""
         return self._handle._awaited(self.name, args, kwargs)
 
-    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R]:
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R_co]:
         """Call it, and go on: the future has its value. Works in any thread."""
         return self._handle._begun(self.name, args, kwargs)
 
@@ -104,7 +108,25 @@ class ActorMethod(Generic[P, R]):
 
         What the method raises stands in the actor's log.
         """
-        return self._handle._begun(self.name, args, kwargs, tell=True)
+        return self._handle._told(self.name, args, kwargs)
+
+    @overload
+    def stream(
+        self: ActorMethod[P, AsyncIterator[V]], *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncGenerator[V, None]: ...
+
+    @overload
+    def stream(self: ActorMethod[P, Iterator[V]], *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[V, None]: ...
+
+    def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        """Iterate over what the method yields: ``async for item in handle.rows.stream(5)``.
+
+        The call is made when the first item is asked for. The actor makes at most 16 items, or 16 MiB of them, that
+        were not taken. Who stops reading, or is cancelled, closes the method's generator; a reader that is neither
+        finished nor closed keeps it, and its turn. What the method raises is raised after the items before it, and so
+        is ``CallLost``.
+        """
+        return self._handle._streamed(self.name, args, kwargs)
 
 
 class ActorHandle(Generic[T]):
@@ -196,34 +218,95 @@ class ActorHandle(Generic[T]):
     # Calls
 
     async def _awaited(self, name: str, args: Any, kwargs: Any) -> Any:
-        return await self._called(FrameKind.CALL, self._packed(name, args, kwargs))
+        sources: list[ArgumentSource] = []
+        return await self._called(FrameKind.CALL, self._packed(name, args, kwargs, sources), sources)
 
-    def _begun(self, name: str, args: Any, kwargs: Any, *, tell: bool = False) -> ActorFuture[Any]:
-        return self._started(FrameKind.TELL if tell else FrameKind.CALL, self._packed(name, args, kwargs))
+    def _begun(self, name: str, args: Any, kwargs: Any) -> ActorFuture[Any]:
+        sources: list[ArgumentSource] = []
+        return self._started(FrameKind.CALL, self._packed(name, args, kwargs, sources), sources)
+
+    def _told(self, name: str, args: Any, kwargs: Any) -> ActorFuture[Any]:
+        return self._started(FrameKind.TELL, self._packed(name, args, kwargs))
 
     def _ready(self) -> ActorFuture[Any]:
         return self._started(None, [])
 
-    def _packed(self, name: str, args: Any, kwargs: Any) -> list[Part]:
+    def _packed(self, name: str, args: Any, kwargs: Any, sources: list[ArgumentSource] | None = None) -> list[Part]:
         """Pickle a call where it is made: what becomes of the arguments after that is of no consequence."""
-        return [name.encode(), *passed((tuple(args), dict(kwargs)), self._own_code)]
+        args, kwargs = tuple(args), dict(kwargs)
+        if sources is not None:
+            args, kwargs = without_iterators(args, kwargs, self._own_code, sources)
+        return [name.encode(), *passed((args, kwargs), self._own_code)]
 
-    async def _called(self, kind: FrameKind | None, parts: list[Part]) -> Any:
+    async def _called(self, kind: FrameKind | None, parts: list[Part], sources: Sequence[ArgumentSource] = ()) -> Any:
         home, calls = self._found()
         if asyncio.get_running_loop() is home.loop:
-            return await calls.call(kind, parts)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(calls.call(kind, parts), home.loop))
+            return await calls.call(kind, parts, sources)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(calls.call(kind, parts, sources), home.loop))
 
-    def _started(self, kind: FrameKind | None, parts: list[Part]) -> ActorFuture[Any]:
+    def _started(
+        self, kind: FrameKind | None, parts: list[Part], sources: Sequence[ArgumentSource] = ()
+    ) -> ActorFuture[Any]:
         """Have a call stand in line, and go on."""
         home, calls = self._found()
         if _running_loop() is home.loop:
-            return ActorFuture(home.loop.create_task(_answered(calls, calls.begin(kind, parts))))
-        return ActorFuture(asyncio.run_coroutine_threadsafe(calls.call(kind, parts), home.loop))
+            return ActorFuture(home.loop.create_task(_answered(calls, calls.begin(kind, parts, sources))))
+        return ActorFuture(asyncio.run_coroutine_threadsafe(calls.call(kind, parts, sources), home.loop))
+
+    def _streamed(self, name: str, args: Any, kwargs: Any) -> AsyncGenerator[Any, None]:
+        sources: list[ArgumentSource] = []
+        return self._items(self._packed(name, args, kwargs, sources), sources)
+
+    async def _items(self, parts: list[Part], sources: list[ArgumentSource]) -> AsyncGenerator[Any, None]:
+        home, calls = self._found()
+        stream, here = calls.stream(parts, sources), asyncio.get_running_loop() is home.loop
+        try:
+            while True:
+                if here:
+                    item = await stream.next()
+                else:
+                    item = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(stream.next(), home.loop))
+                if item is END:
+                    return
+                yield item
+        finally:
+            _on_loop(home.loop, stream.close)
+
+    def _iterated(self, name: str, args: Any, kwargs: Any) -> Generator[Any, None, None]:
+        """As :meth:`_streamed`, for a thread without an event loop."""
+        sources: list[ArgumentSource] = []
+        return self._items_waited_for(self._packed(name, args, kwargs, sources), sources)
+
+    def _items_waited_for(self, parts: list[Part], sources: list[ArgumentSource]) -> Generator[Any, None, None]:
+        home, calls = self._found()
+        stream = calls.stream(parts, sources)
+        try:
+            while True:
+                if _running_loop() is not None:
+                    raise InsideLoop("`for` would hold up the event loop that runs here: use the async client")
+                coming = asyncio.run_coroutine_threadsafe(stream.next(), home.loop)
+                try:
+                    item = coming.result()
+                finally:
+                    coming.cancel()
+                if item is END:
+                    return
+                yield item
+        finally:
+            _on_loop(home.loop, stream.close)
 
     def _found(self) -> tuple[HostedCalls, ActorCalls]:
         home = self._home if self._home is not None else _ambient()
         return home, home.of(self._ref)
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    """Have a function called on a loop, if that has not ended: then all is closed."""
+    if _running_loop() is loop:
+        function()
+        return
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function)
 
 
 async def _answered(calls: ActorCalls, answer: asyncio.Future[Answer]) -> Any:
@@ -282,14 +365,7 @@ def methods_of(kind: type[Any]) -> tuple[str, ...]:
     taken = [name for name in names if name in OWN_NAMES]
     if taken:
         raise InvalidActor(f"{kind.__qualname__}.{taken[0]}: a handle has a {taken[0]!r} of its own; call it otherwise")
-    yielding = [name for name in names if _yields(getattr(kind, name))]
-    if yielding:
-        raise InvalidActor(f"{kind.__qualname__}.{yielding[0]} yields: a method of a hosted actor returns its values")
     return tuple(names)
-
-
-def _yields(method: object) -> bool:
-    return inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method)
 
 
 def own_code_of(kind: type[Any]) -> OwnCode | None:

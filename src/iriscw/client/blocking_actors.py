@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import attrs
@@ -11,6 +11,8 @@ from iriscw.client.actors import ActorFuture, ActorGroup, ActorHandle, ActorMeth
 
 T = TypeVar("T")
 R = TypeVar("R")
+V = TypeVar("V")
+R_co = TypeVar("R_co", covariant=True)
 P = ParamSpec("P")
 
 
@@ -24,22 +26,36 @@ def _waited(future: ActorFuture[R]) -> R:
 
 
 @attrs.frozen
-class BlockingActorMethod(Generic[P, R]):
+class BlockingActorMethod(Generic[P, R_co]):
     """:class:`iriscw.ActorMethod` for scripts: ``handle.method(x)``."""
 
-    _method: ActorMethod[P, R]
+    _method: ActorMethod[P, R_co]
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call it, and wait for its value; errors as :class:`iriscw.ActorHandle` says."""
         return _waited(self._method.remote(*args, **kwargs))
 
-    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R]:
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R_co]:
         """Call it, and go on: ``result()`` of the future has its value."""
         return self._method.remote(*args, **kwargs)
 
     def tell(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Call it, and return when the call waits in the actor's mailbox; errors as :meth:`iriscw.ActorMethod.tell`."""
         _waited(self._method.tell(*args, **kwargs))
+
+    @overload
+    def stream(
+        self: BlockingActorMethod[P, AsyncIterator[V]], *args: P.args, **kwargs: P.kwargs
+    ) -> Generator[V, None, None]: ...
+
+    @overload
+    def stream(
+        self: BlockingActorMethod[P, Iterator[V]], *args: P.args, **kwargs: P.kwargs
+    ) -> Generator[V, None, None]: ...
+
+    def stream(self, *args: Any, **kwargs: Any) -> Generator[Any, None, None]:
+        """Iterate over what the method yields, as :meth:`iriscw.ActorMethod.stream`: ``for item in ...``."""
+        return self._method._handle._iterated(self._method.name, args, kwargs)
 
 
 class BlockingActorHandle(Generic[T]):

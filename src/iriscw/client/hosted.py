@@ -12,31 +12,23 @@ import itertools
 import logging
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
 import attrs
 
-from iriscw._errors import IriscwError
 from iriscw.client.calls import MethodCalls
 from iriscw.client.errors import ClientClosed
+from iriscw.client.iterators import ArgumentSource
 from iriscw.hosted.drivers.link import CallerLink, Part
-from iriscw.hosted.errors import (
-    ActorOver,
-    CallFailed,
-    CallLost,
-    CallRefused,
-    CallTooLarge,
-    PythonDiffers,
-    RemoteTraceback,
-)
-from iriscw.hosted.frames import FrameKind
+from iriscw.hosted.drivers.streams import StreamArrivals
+from iriscw.hosted.errors import ActorOver, CallLost, CallRefused, CallTooLarge, PythonDiffers
+from iriscw.hosted.frames import RESULT_STREAM, FrameKind, read_more, read_stream, written_more
 from iriscw.hosted.model import WINDOW, ActorPlace
 from iriscw.proto.iriscw.v1 import HostedActorUpdate, JobRef, WatchHostedActorRequest
-from iriscw.task.passing import received
-from iriscw.task.result import load_result, read_result_summary
+from iriscw.task.passing import failure, received
 
 log = logging.getLogger("iriscw.client")
 
@@ -75,6 +67,8 @@ def at_home(home: HostedCalls | None) -> Iterator[None]:
         HOME.reset(before)
 
 
+_OF_STREAMS: Final = (FrameKind.ITEM, FrameKind.MORE)
+
 Answer: TypeAlias = "tuple[FrameKind, list[memoryview]]"
 
 OwnCode = Callable[[], AbstractContextManager[None]]
@@ -100,8 +94,18 @@ class _Outgoing:
     kind: FrameKind | None
     parts: list[Part]
     future: asyncio.Future[Answer]
+    sources: Sequence[ArgumentSource] = ()
+    """Iterators among the arguments."""
+    arrivals: StreamArrivals | None = None
+    """Of a stream: what the method yields."""
     sent: tuple[_CallLink, int] | None = None
     """Where it was sent, and under which number."""
+
+    def send(self, kind: FrameKind, parts: Sequence[Part]) -> None:
+        """Send what is of the call's streams."""
+        if self.sent is not None:
+            link, number = self.sent
+            link.send(kind, number, parts)
 
 
 class _CallLink(CallerLink):
@@ -109,7 +113,7 @@ class _CallLink(CallerLink):
 
     def __init__(self, key: bytes, pump: Callable[[], None]) -> None:
         super().__init__(key)
-        self.waiting: dict[int, asyncio.Future[Answer]] = {}
+        self.waiting: dict[int, _Outgoing] = {}
         self._numbers = itertools.count(1)
         self._pump = pump
 
@@ -127,14 +131,29 @@ class _CallLink(CallerLink):
         assert call.kind is not None
         number = next(self._numbers)
         self.send(call.kind, number, call.parts)
-        self.waiting[number], call.sent, call.parts = call.future, (self, number), []
+        self.waiting[number], call.sent, call.parts = call, (self, number), []
 
     def take_frame(self, kind: FrameKind, call: int, parts: list[memoryview]) -> None:
-        """Give an answer to who waits for it."""
-        future = self.waiting.pop(call, None)
-        if future is not None and not future.done():
-            future.set_result((kind, parts))
+        """Give an answer, or what is of a stream, to who waits for it."""
+        if kind in _OF_STREAMS:
+            self._take_of_stream(kind, self.waiting.get(call), parts)
+            return
+        found = self.waiting.pop(call, None)
+        if found is not None and not found.future.done():
+            found.future.set_result((kind, parts))
         self._pump()
+
+    @staticmethod
+    def _take_of_stream(kind: FrameKind, call: _Outgoing | None, parts: list[memoryview]) -> None:
+        if call is None:  # it was taken back
+            return
+        if kind is FrameKind.ITEM and call.arrivals is not None and read_stream(parts) == RESULT_STREAM:
+            call.arrivals.put(parts[1:])
+            return
+        stream, count = read_more(parts)
+        if not 0 < stream <= len(call.sources):
+            raise CallRefused("what came is of no stream of this call")
+        call.sources[stream - 1].more(count, call.send)
 
     def resume_writing(self) -> None:
         """Send what waited for the other side to read."""
@@ -144,32 +163,12 @@ class _CallLink(CallerLink):
     def ended(self) -> None:
         """Tell all who wait that nobody knows what became of their calls."""
         waiting, self.waiting = self.waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(CallLost(f"the connection to the actor broke: {self.error or 'it was closed'}"))
+        for each in waiting.values():
+            if not each.future.done():
+                each.future.set_exception(
+                    CallLost(f"the connection to the actor broke: {self.error or 'it was closed'}")
+                )
         self._pump()
-
-
-def _failure(data: bytes) -> Exception:
-    """Return what a caller is told of an error in the actor."""
-    try:
-        summary = read_result_summary(data)
-    except IriscwError as damage:
-        return CallFailed(f"the actor's answer cannot be read: {damage}")
-    error: object
-    try:
-        error, text = load_result(data), f"{summary.error_type}: {summary.message}"
-    except Exception as unreadable:  # noqa: BLE001 - a class of the user's may raise anything
-        error = None
-        text = f"{summary.error_type}: {summary.message} (it cannot be read here: {type(unreadable).__name__})"
-    # What a future cannot hold, or what would end a task or the process, is told as ours.
-    whole = isinstance(error, Exception) and not isinstance(error, StopIteration)
-    raised = error if whole and isinstance(error, Exception) else CallFailed(text, error_type=summary.error_type)
-    try:
-        raised.__cause__ = RemoteTraceback(summary.traceback)
-    except Exception:  # noqa: BLE001 - a class of the user's may allow nothing
-        return CallFailed(text, error_type=summary.error_type)
-    return raised
 
 
 class ActorCalls:
@@ -188,21 +187,42 @@ class ActorCalls:
         """What came of dialling last."""
         self._closed = False
 
-    def begin(self, kind: FrameKind | None, parts: list[Part]) -> asyncio.Future[Answer]:
+    def begin(
+        self, kind: FrameKind | None, parts: list[Part], sources: Sequence[ArgumentSource] = ()
+    ) -> asyncio.Future[Answer]:
         """Let a call stand in line; the future has its answer. Cancelling the future takes it back.
+
+        Args:
+            kind: of call; None only waits for the connection.
+            parts: the method's name, and what was passed.
+            sources: iterators among the arguments.
 
         Raises:
             ClientClosed: the client was closed.
         """
+        return self._begin(_Outgoing(kind, parts, asyncio.get_running_loop().create_future(), sources)).future
+
+    def _begin(self, call: _Outgoing) -> _Outgoing:
         if self._closed:
             raise ClientClosed("the client of this handle has been closed")
-        call = _Outgoing(kind, parts, asyncio.get_running_loop().create_future())
-        call.future.add_done_callback(lambda future: self._taken_back(call) if future.cancelled() else None)
+        call.future.add_done_callback(lambda future: self._over(call))
         self._line.append(call)
         self._pump()
-        return call.future
+        return call
 
-    async def call(self, kind: FrameKind | None, parts: list[Part]) -> Any:
+    def stream(self, parts: list[Part], sources: Sequence[ArgumentSource] = ()) -> YieldedItems:
+        """Return what a method yields; the call stands in line from the first item that is asked for."""
+        return YieldedItems(self, parts, sources)
+
+    def begin_stream(self, parts: list[Part], sources: Sequence[ArgumentSource]) -> _Outgoing:
+        """Let the call of a stream stand in line; raises as :meth:`begin`."""
+        call = _Outgoing(FrameKind.STREAM, parts, asyncio.get_running_loop().create_future(), sources)
+        arrivals = StreamArrivals(lambda count: call.send(FrameKind.MORE, [written_more(RESULT_STREAM, count)]))
+        call.arrivals = arrivals
+        call.future.add_done_callback(lambda future: arrivals.end())
+        return self._begin(call)
+
+    async def call(self, kind: FrameKind | None, parts: list[Part], sources: Sequence[ArgumentSource] = ()) -> Any:
         """Make a call and give its value; a tell gives None as soon as the call waits in the mailbox.
 
         Raises:
@@ -213,7 +233,7 @@ class ActorCalls:
             ClientClosed: the client was closed.
             Exception: what the method raised.
         """
-        return self.read(*await self.begin(kind, parts))
+        return self.read(*await self.begin(kind, parts, sources))
 
     def read(self, kind: FrameKind, parts: list[memoryview]) -> Any:
         """Return the value that an answer has, or raise the error."""
@@ -221,15 +241,17 @@ class ActorCalls:
             return None
         with at_home(self._home):
             if kind is FrameKind.FAILED:
-                raise _failure(bytes(parts[0]) if parts else b"")
+                raise failure(bytes(parts[0]) if parts else b"")
             return received(parts)
 
     @staticmethod
-    def _taken_back(call: _Outgoing) -> None:
-        """Tell the actor that nobody waits for a call any more."""
-        if call.sent is not None:
+    def _over(call: _Outgoing) -> None:
+        """Close the iterators among a call's arguments; tell the actor if nobody waits for it any more."""
+        for each in call.sources:
+            each.close()
+        if call.future.cancelled() and call.sent is not None:
             link, number = call.sent
-            if link.waiting.pop(number, None) is not None and call.kind is FrameKind.CALL:
+            if link.waiting.pop(number, None) is not None and call.kind is not FrameKind.TELL:
                 link.send(FrameKind.CANCEL, number)
 
     def _pump(self) -> None:
@@ -349,6 +371,37 @@ class ActorCalls:
         self._line.clear()
         if self._link is not None:
             self._link.close()
+
+
+END: Final = object()
+"""Comes after the last item."""
+
+
+class YieldedItems:
+    """What one call of a method yields, on the event loop of its home. See :meth:`ActorCalls.stream`."""
+
+    def __init__(self, calls: ActorCalls, parts: list[Part], sources: Sequence[ArgumentSource]) -> None:
+        self._calls = calls
+        self._parts = parts
+        self._sources = sources
+        self._call: _Outgoing | None = None
+
+    async def next(self) -> Any:
+        """Return the next item, or :data:`END`; raises what the method raises, and as :meth:`ActorCalls.call`."""
+        if self._call is None:
+            parts, self._parts = self._parts, []
+            self._call = self._calls.begin_stream(parts, self._sources)
+        assert self._call.arrivals is not None
+        item = await self._call.arrivals.next()
+        if item is not None:
+            return self._calls.read(FrameKind.REPLY, item)
+        kind, parts_at_end = self._call.future.result()
+        return self._calls.read(kind, parts_at_end) if kind is FrameKind.FAILED else END
+
+    def close(self) -> None:
+        """Read no more: the actor's generator is closed."""
+        if self._call is not None:
+            self._call.future.cancel()
 
 
 class HostedCalls:

@@ -17,6 +17,10 @@ class NoSuchMethod(UsageError, AttributeError):
     """The actor has no public method of this name."""
 
 
+class StreamMismatch(UsageError):
+    """A method that yields was called for one value, or a stream was asked for of a method that gives one value."""
+
+
 class ActorOver(OperationError):
     """The job of the actor is over: no call will ever reach it. The text has the reason, such as its traceback."""
 

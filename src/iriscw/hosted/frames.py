@@ -9,6 +9,12 @@ travels can be read: a network that others listen to needs encryption of its own
 
 A caller numbers its calls. Each call that is not a tell is answered by one REPLY or FAILED with its number, each tell
 by TAKEN as soon as it waits in the mailbox. CANCEL takes a call back: one that has not begun never will.
+
+Within a call there may be streams, which are numbered: :data:`RESULT_STREAM` is what a method yields, the others are
+iterators among the arguments, in their order. An ITEM goes to the reader, a MORE back says how many items were taken,
+and nobody gives more than :class:`~iriscw.hosted.streams.StreamWindow` lets him. What a method yields ends with the
+call's REPLY, which is empty, or with FAILED; an argument ends with ENDED. An argument is not begun before the first
+MORE, of 0 items: what nobody reads is never asked for.
 """
 
 from __future__ import annotations
@@ -37,6 +43,12 @@ _HEADER: Final = struct.Struct("<BxHIQ")
 HEADER_BYTES: Final = _HEADER.size
 _LENGTH_BYTES: Final = 8
 
+_STREAM: Final = struct.Struct("<I")
+_MORE: Final = struct.Struct("<II")
+
+RESULT_STREAM: Final = 0
+"""The number of what a method yields; iterators among the arguments are numbered from 1."""
+
 
 class FrameKind(enum.IntEnum):
     """What a frame is for."""
@@ -55,6 +67,18 @@ class FrameKind(enum.IntEnum):
     """Parts: the error, as results of tasks have it."""
 
     TAKEN = 6
+
+    STREAM = 7
+    """As CALL; what the method yields is sent as it is yielded."""
+
+    ITEM = 8
+    """Parts: the stream's number, what was pickled, its buffers."""
+
+    MORE = 9
+    """One part: the stream's number, and how many items its reader has taken since the last one."""
+
+    ENDED = 10
+    """Parts: the number of an argument's stream, and the error if it has ended with one, as FAILED has it."""
 
 
 @attrs.frozen
@@ -156,3 +180,36 @@ def read_header(data: bytes | memoryview) -> FrameHeader:
     if found.size_bytes > MAX_CALL_BYTES:
         raise CallRefused(f"a frame of {found.size_bytes} bytes is longer than any may be")
     return found
+
+
+def written_stream(stream: int) -> bytes:
+    """Return the first part of an ITEM, or of an ENDED."""
+    return _STREAM.pack(stream)
+
+
+def read_stream(parts: Sequence[bytes | memoryview]) -> int:
+    """Read which stream an ITEM, or an ENDED, is of.
+
+    Raises:
+        CallRefused: it does not say so.
+    """
+    if not parts or len(parts[0]) != _STREAM.size:
+        raise CallRefused("what came is of no stream")
+    return int(_STREAM.unpack(parts[0])[0])
+
+
+def written_more(stream: int, count: int) -> bytes:
+    """Return the part of a MORE."""
+    return _MORE.pack(stream, count)
+
+
+def read_more(parts: Sequence[bytes | memoryview]) -> tuple[int, int]:
+    """Read a MORE: the stream, and how many of its items were taken.
+
+    Raises:
+        CallRefused: it does not say so.
+    """
+    if len(parts) != 1 or len(parts[0]) != _MORE.size:
+        raise CallRefused("what came is of no stream")
+    stream, count = _MORE.unpack(parts[0])
+    return stream, count

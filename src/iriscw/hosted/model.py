@@ -20,6 +20,15 @@ WINDOW: Final = 256
 
 MAX_METHOD_CHARS: Final = 256
 
+STREAM_ITEMS: Final = 16
+"""Items of a stream that were given and that its reader has not taken: nothing runs further ahead of a reader."""
+
+STREAM_BYTES: Final = 16 << 20
+"""Of such items together; one may be larger."""
+
+MAX_STREAM_ARGUMENTS: Final = 16
+"""Iterators among the arguments of one call."""
+
 
 @attrs.frozen
 class ActorPlace:

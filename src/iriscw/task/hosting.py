@@ -6,6 +6,9 @@ event loop, the others in threads of the actor's own, always the same ones, so t
 context, a connection to SQLite) can be kept. With one call at a time there is one thread, and it makes the object, too.
 Every method finds the task's context.
 
+What a method yields is sent as it is yielded, as far as the reader has room (:mod:`iriscw.task.streaming`). A stream is
+a call until it ends: it has its turn, and its place among those that run at once.
+
 A caller that goes away takes back what it waits for; what it only told the actor stays. Each caller may have
 :data:`~iriscw.hosted.model.WINDOW` calls under way, and while calls of too many bytes wait nobody is read from: so the
 mailbox has bounds.
@@ -30,14 +33,32 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from iriscw.hosted.drivers.link import ServerLink
-from iriscw.hosted.errors import CallFailed, CallRefused, CallTooLarge, NoSuchMethod
-from iriscw.hosted.frames import FrameHeader, FrameKind
+from iriscw.hosted.drivers.streams import StreamArrivals, StreamSender
+from iriscw.hosted.errors import CallFailed, CallLost, CallRefused, CallTooLarge, NoSuchMethod
+from iriscw.hosted.frames import (
+    RESULT_STREAM,
+    FrameHeader,
+    FrameKind,
+    read_more,
+    read_stream,
+    written_more,
+    written_stream,
+)
 from iriscw.hosted.model import ACTOR_PORT, MAX_CALL_BYTES, MAX_METHOD_CHARS, WINDOW
 from iriscw.rpc.tokens import call_key, read_token_file
 from iriscw.task.context import context
-from iriscw.task.passing import passed, received
+from iriscw.task.passing import Part, failure, passed, received
 from iriscw.task.result import encode_exception
 from iriscw.task.sources import without_ours
+from iriscw.task.streaming import (
+    ArgumentItems,
+    StreamPlace,
+    check_no_stream,
+    give_all,
+    give_all_from_thread,
+    is_of_loop,
+    places,
+)
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +81,9 @@ WAITING_BYTES: Final = 2 * MAX_CALL_BYTES
 
 Answer: TypeAlias = "tuple[FrameKind, list[Any]]"
 
+_BEGINNING: Final = (FrameKind.CALL, FrameKind.TELL, FrameKind.STREAM)
+_OF_STREAMS: Final = (FrameKind.ITEM, FrameKind.MORE, FrameKind.ENDED)
+
 Outcome: TypeAlias = "tuple[Any, BaseException | None]"
 """What a function gave, and what it raised: not all of that can be an exception of a future."""
 
@@ -75,9 +99,38 @@ class MailboxCall:
     size_bytes: int
     """What it counts as."""
     tell: bool
+    sender: StreamSender | None = None
+    """Of a call whose caller reads what the method yields."""
+    arrivals: dict[int, StreamArrivals] = attrs.field(factory=dict)
+    """Of iterators among the arguments, by the number of their stream."""
     withdrawn: bool = False
     task: asyncio.Task[Answer] | None = None
     """Of an ``async`` method that runs."""
+
+    def arguments(self, loop: asyncio.AbstractEventLoop) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Return what the method is called with; raises what unpickling raises."""
+        args, kwargs = received(self.parts)
+        if places(args, kwargs):
+            arriving = functools.partial(self._arriving, loop)
+            return [arriving(each) for each in args], {name: arriving(each) for name, each in kwargs.items()}
+        return args, kwargs
+
+    def _arriving(self, loop: asyncio.AbstractEventLoop, argument: object) -> object:
+        if type(argument) is not StreamPlace:
+            return argument
+
+        def more(count: int) -> None:
+            self.link.send(FrameKind.MORE, self.number, [written_more(argument.number, count)])
+
+        arrivals = self.arrivals[argument.number] = StreamArrivals(more, ask=True)
+        return ArgumentItems(arrivals, loop)
+
+    def end_streams(self) -> None:
+        """Have nothing more yielded, and nothing more read."""
+        if self.sender is not None:
+            self.sender.close()
+        for each in self.arrivals.values():
+            each.end(CallLost("the call whose argument this iterator is has ended"))
 
 
 class HostedLink(ServerLink):
@@ -101,7 +154,7 @@ class HostedLink(ServerLink):
 
     def admits(self, header: FrameHeader) -> bool:
         """Have a call wait on its way while the mailbox is full; what takes one back never waits."""
-        if header.kind in (FrameKind.CALL, FrameKind.TELL) and not self._admitted_bytes:
+        if header.kind in _BEGINNING and not self._admitted_bytes:
             size = CALL_BYTES + header.size_bytes
             if not self._host.has_room(self, size):
                 self.pause_reading()
@@ -110,11 +163,14 @@ class HostedLink(ServerLink):
         return True
 
     def take_frame(self, kind: FrameKind, call: int, parts: list[memoryview]) -> None:
-        """Put a call into the mailbox, or take one back."""
+        """Put a call into the mailbox, take one back, or pass on what is of its streams."""
         if kind is FrameKind.CANCEL:
             self.withdraw(call)
             return
-        if kind not in (FrameKind.CALL, FrameKind.TELL) or len(parts) < 2 or len(parts[0]) > MAX_METHOD_CHARS:
+        if kind in _OF_STREAMS:
+            self._take_of_stream(kind, call, parts)
+            return
+        if kind not in _BEGINNING or len(parts) < 2 or len(parts[0]) > MAX_METHOD_CHARS:
             raise CallRefused("what came is no call")
         if call in self.calls or len(self.calls) >= WINDOW:
             raise CallRefused(f"more than {WINDOW} calls of one caller wait, or two have one number")
@@ -124,13 +180,35 @@ class HostedLink(ServerLink):
             self.send(FrameKind.TAKEN, call)
         else:
             self.calls[call] = made
+            if kind is FrameKind.STREAM:
+                head = written_stream(RESULT_STREAM)
+                made.sender = StreamSender(lambda item: self.send(FrameKind.ITEM, call, [head, *item]))
         self._host.put(made)
+
+    def _take_of_stream(self, kind: FrameKind, number: int, parts: list[memoryview]) -> None:
+        call = self.calls.get(number)
+        if call is None:  # it has been answered meanwhile
+            return
+        if kind is FrameKind.MORE:
+            stream, count = read_more(parts)
+            if call.sender is None or stream != RESULT_STREAM:
+                raise CallRefused("what came is of no stream of this call")
+            call.sender.taken(count)
+            return
+        arrivals = call.arrivals.get(read_stream(parts))
+        if arrivals is None:
+            raise CallRefused("what came is of no stream of this call")
+        if kind is FrameKind.ITEM:
+            arrivals.put(parts[1:])
+        else:
+            arrivals.end(failure(bytes(parts[1])) if len(parts) > 1 else None)
 
     def withdraw(self, number: int) -> None:
         """Have a call not begin any more, or end what can be ended of it."""
         call = self.calls.pop(number, None)
         if call is not None:
             call.withdrawn = True
+            call.end_streams()
             if call.task is not None:
                 call.task.cancel()
 
@@ -256,6 +334,8 @@ class ActorHost:
             if runner is not None and runner.cancelling():  # this host ends
                 raise
             kind, parts = _failed(call, error)
+        finally:
+            call.end_streams()
         call.parts = []
         if call.tell or call.link.calls.pop(call.number, None) is None:
             return
@@ -266,10 +346,21 @@ class ActorHost:
 
     async def _made(self, call: MailboxCall) -> Answer:
         method = self._method(call.method)
-        if not inspect.iscoroutinefunction(method):
-            made: Answer = await self._threads.call(functools.partial(_called, method, call))
-            return made
-        call.task = asyncio.create_task(_awaited(method, call))
+        loop = asyncio.get_running_loop()
+        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+            return await self._made_here(call, functools.partial(_begun, method, call, loop))
+        made: Answer | _Rest = await self._threads.call(functools.partial(_called, method, call, loop))
+        if isinstance(made, _Rest):
+            value = made.value
+            return await self._made_here(call, lambda: value)
+        return made
+
+    @staticmethod
+    async def _made_here(call: MailboxCall, begin: Callable[[], Any]) -> Answer:
+        """Make a call on the event loop, where it can be cancelled."""
+        call.task = asyncio.create_task(_awaited(begin, call))
+        if call.withdrawn:  # while it was in a thread
+            call.task.cancel()
         try:
             await asyncio.wait([call.task])
         except asyncio.CancelledError:  # this host ends
@@ -355,24 +446,53 @@ def _settle(done: asyncio.Future[Outcome], outcome: Outcome) -> None:
         done.set_result(outcome)
 
 
-def _called(method: Callable[..., Any], call: MailboxCall) -> Answer:
+@attrs.frozen
+class _Rest:
+    """What a method has given in a thread and goes on on the event loop: a coroutine, or an async iterator."""
+
+    value: Any
+
+
+def _begun(method: Callable[..., Any], call: MailboxCall, loop: asyncio.AbstractEventLoop) -> Any:
+    args, kwargs = call.arguments(loop)
+    return method(*args, **kwargs)
+
+
+def _called(method: Callable[..., Any], call: MailboxCall, loop: asyncio.AbstractEventLoop) -> Answer | _Rest:
     try:
-        args, kwargs = received(call.parts)
-        return FrameKind.REPLY, passed(method(*args, **kwargs))
+        value = _begun(method, call, loop)
+        if is_of_loop(value):
+            return _Rest(value)
+        if call.sender is None:
+            return FrameKind.REPLY, _passed(call, value)
+        if hasattr(type(value), "__aiter__"):
+            return _Rest(value)
+        give_all_from_thread(call.method, value, call.sender, loop)
     except BaseException as error:  # noqa: BLE001 - whatever the method raised is its caller's
         return _failed(call, error)
+    return FrameKind.REPLY, []
 
 
-async def _awaited(method: Callable[..., Any], call: MailboxCall) -> Answer:
+async def _awaited(begin: Callable[[], Any], call: MailboxCall) -> Answer:
     try:
-        args, kwargs = received(call.parts)
-        return FrameKind.REPLY, passed(await method(*args, **kwargs))
+        value = begin()
+        if is_of_loop(value):
+            value = await value
+        if call.sender is None:
+            return FrameKind.REPLY, _passed(call, value)
+        await give_all(call.method, value, call.sender)
     except asyncio.CancelledError as error:
         if call.withdrawn:
             raise
         return _failed(call, error)
     except BaseException as error:  # noqa: BLE001 - an event loop would end with what ends a process
         return _failed(call, error)
+    return FrameKind.REPLY, []
+
+
+def _passed(call: MailboxCall, value: object) -> list[Part]:
+    check_no_stream(call.method, value)
+    return passed(value)
 
 
 def _failed(call: MailboxCall, error: BaseException) -> Answer:
