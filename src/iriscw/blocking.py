@@ -28,7 +28,12 @@ import iriscw.client.client as _client
 import iriscw.client.job as _job
 import iriscw.client.nodes as _nodes
 import iriscw.cluster as _cluster
-from iriscw.client.blocking_actors import BlockingActorGroup, BlockingActorHandle, BlockingActorMethod
+from iriscw.client.blocking_actors import (
+    BlockingActorGroup,
+    BlockingActorHandle,
+    BlockingActorMethod,
+    BlockingKeyedMethod,
+)
 from iriscw.client.discovery import Secret
 from iriscw.client.errors import NotConnected
 from iriscw.client.loops import ClientLoop, iterated, on_a_loop
@@ -60,6 +65,7 @@ __all__ = [
     "BlockingActorGroup",
     "BlockingActorHandle",
     "BlockingActorMethod",
+    "BlockingKeyedMethod",
     "Client",
     "Cluster",
     "Job",
@@ -608,5 +614,5 @@ class Cluster:
         return self._loop.call(running.statistics)
 
 
-for _each in (BlockingActorGroup, BlockingActorHandle, BlockingActorMethod):
+for _each in (BlockingActorGroup, BlockingActorHandle, BlockingActorMethod, BlockingKeyedMethod):
     _each.__module__ = __name__  # they are shown as users import them

@@ -17,6 +17,8 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, o
 
 import attrs
 
+from iriscw._errors import InvalidArgument
+from iriscw.client.arguments import check_seconds
 from iriscw.client.calls import MethodCalls
 from iriscw.client.hosted import END, HOME, ActorCalls, ActorId, Answer, HostedCalls, OwnCode
 from iriscw.client.iterators import ArgumentSource, without_iterators
@@ -24,6 +26,7 @@ from iriscw.client.submission import is_own_file, own_code_by_value
 from iriscw.hosted.drivers.link import Part
 from iriscw.hosted.errors import InvalidActor, NoSuchMethod
 from iriscw.hosted.frames import FrameKind
+from iriscw.hosted.model import MAX_KEY_CHARS
 from iriscw.task.context import InsideLoop, NotInTask, context
 from iriscw.task.passing import passed
 
@@ -37,6 +40,9 @@ OWN_NAMES: Final = ("job_id", "method", "name", "wait_ready")
 """Of a handle: no actor can have methods that are called so."""
 
 MAX_CONCURRENCY: Final = 256
+
+PATIENCE_S: Final = 60.0
+"""For how long a call with a key is sent again, if nobody says it: a worker that is lost is replaced within it."""
 
 
 class ActorFuture(Generic[R]):
@@ -110,6 +116,30 @@ class ActorMethod(Generic[P, R_co]):
         """
         return self._handle._told(self.name, args, kwargs)
 
+    def with_key(self, key: str, *, patience_s: float = PATIENCE_S) -> KeyedMethod[P, R_co]:
+        """Return the method with a key, by which the actor knows the call: if it is lost, it is sent again.
+
+        The actor runs the call once for as long as its process lives, whoever sends it, and keeps the answer, of the
+        last 10,000 keys. An actor that was made anew knows the keys that its snapshot has, and no others.
+
+        Args:
+            key: of this call, and of no other call of this actor; 256 characters at most.
+            patience_s: for how many seconds from the call it may be sent again; then a lost call raises ``CallLost``.
+
+        A call raises, beside what :class:`ActorHandle` says:
+
+        * ``CallKeyReused``: another method was called with this key.
+        * ``AnswerNotKept``: the call ran, and what came of it was too much to keep.
+
+        Raises:
+            InvalidArgument: it is no key, or no time.
+        """
+        _check_key(key)
+        check_seconds("patience_s", patience_s)
+        if not 0 <= patience_s < float("inf"):
+            raise InvalidArgument(f"patience_s: {patience_s!r} is not a number of seconds from 0")
+        return KeyedMethod(self._handle, self.name, key, patience_s)
+
     @overload
     def stream(
         self: ActorMethod[P, AsyncIterator[V]], *args: P.args, **kwargs: P.kwargs
@@ -127,6 +157,24 @@ class ActorMethod(Generic[P, R_co]):
         is ``CallLost``.
         """
         return self._handle._streamed(self.name, args, kwargs)
+
+
+@attrs.frozen
+class KeyedMethod(Generic[P, R_co]):
+    """A method that is called with a key: ``await handle.add.with_key("order 7")(5)``."""
+
+    _handle: ActorHandle[Any]
+    name: str
+    key: str
+    patience_s: float
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        """Call it, and wait for its value; raises as :meth:`ActorMethod.with_key` says."""
+        return self._handle._awaited_keyed(self, args, kwargs)
+
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R_co]:
+        """Call it, and go on: the future has its value. Works in any thread."""
+        return self._handle._begun_keyed(self, args, kwargs)
 
 
 class ActorHandle(Generic[T]):
@@ -224,6 +272,25 @@ class ActorHandle(Generic[T]):
     def _begun(self, name: str, args: Any, kwargs: Any) -> ActorFuture[Any]:
         sources: list[ArgumentSource] = []
         return self._started(FrameKind.CALL, self._packed(name, args, kwargs, sources), sources)
+
+    def _keyed(self, method: KeyedMethod[..., Any], args: Any, kwargs: Any) -> list[Part]:
+        name, *passed_parts = self._packed(method.name, args, kwargs)
+        return [name, method.key.encode(), *passed_parts]
+
+    async def _awaited_keyed(self, method: KeyedMethod[..., Any], args: Any, kwargs: Any) -> Any:
+        parts = self._keyed(method, args, kwargs)
+        home, calls = self._found()
+        if asyncio.get_running_loop() is home.loop:
+            return await calls.call_keyed(parts, method.patience_s)
+        calling = asyncio.run_coroutine_threadsafe(calls.call_keyed(parts, method.patience_s), home.loop)
+        return await asyncio.wrap_future(calling)
+
+    def _begun_keyed(self, method: KeyedMethod[..., Any], args: Any, kwargs: Any) -> ActorFuture[Any]:
+        parts = self._keyed(method, args, kwargs)
+        home, calls = self._found()
+        if _running_loop() is home.loop:
+            return ActorFuture(home.loop.create_task(_answered(calls, calls.begin_keyed(parts, method.patience_s))))
+        return ActorFuture(asyncio.run_coroutine_threadsafe(calls.call_keyed(parts, method.patience_s), home.loop))
 
     def _told(self, name: str, args: Any, kwargs: Any) -> ActorFuture[Any]:
         return self._started(FrameKind.TELL, self._packed(name, args, kwargs))
@@ -382,6 +449,11 @@ def check_concurrency(concurrency: object) -> None:
     """
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 0 < concurrency <= MAX_CONCURRENCY:
         raise InvalidActor(f"concurrency: {concurrency!r:.64} is not a number from 1 to {MAX_CONCURRENCY}")
+
+
+def _check_key(key: object) -> None:
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS or not key.isprintable():
+        raise InvalidArgument(f"with_key: {key!r:.64} is not a text of 1 to {MAX_KEY_CHARS} printable characters")
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

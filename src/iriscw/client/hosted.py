@@ -1,7 +1,8 @@
 """Calls of hosted actors: finds where an actor is, keeps one connection to it, and sends what is called.
 
 A call waits until its actor is there, however long that takes: whoever does not want to wait cancels. Once it was sent
-it is never sent again, so each call runs once at most. Calls made one after the other on one event loop begin in that
+it is never sent again, so each call runs once at most; but one with a key, which the actor runs once however often it
+is sent. Calls made one after the other on one event loop begin in that
 order.
 """
 
@@ -98,6 +99,11 @@ class _Outgoing:
     """Iterators among the arguments."""
     arrivals: StreamArrivals | None = None
     """Of a stream: what the method yields."""
+    patience_s: float = 0.0
+    """For how long a call with a key may be sent again."""
+    patience: asyncio.TimerHandle | None = None
+    """Ends when it is not sent again any more."""
+    lost: bool = False
     sent: tuple[_CallLink, int] | None = None
     """Where it was sent, and under which number."""
 
@@ -111,8 +117,11 @@ class _Outgoing:
 class _CallLink(CallerLink):
     """A connection with the calls that wait for an answer on it."""
 
-    def __init__(self, key: bytes, pump: Callable[[], None]) -> None:
+    def __init__(
+        self, key: bytes, pump: Callable[[], None], lose: Callable[[Sequence[_Outgoing], str], None]
+    ) -> None:
         super().__init__(key)
+        self._lose = lose
         self.waiting: dict[int, _Outgoing] = {}
         self._numbers = itertools.count(1)
         self._pump = pump
@@ -131,7 +140,9 @@ class _CallLink(CallerLink):
         assert call.kind is not None
         number = next(self._numbers)
         self.send(call.kind, number, call.parts)
-        self.waiting[number], call.sent, call.parts = call, (self, number), []
+        self.waiting[number], call.sent = call, (self, number)
+        if call.patience is None:
+            call.parts = []
 
     def take_frame(self, kind: FrameKind, call: int, parts: list[memoryview]) -> None:
         """Give an answer, or what is of a stream, to who waits for it."""
@@ -163,11 +174,8 @@ class _CallLink(CallerLink):
     def ended(self) -> None:
         """Tell all who wait that nobody knows what became of their calls."""
         waiting, self.waiting = self.waiting, {}
-        for each in waiting.values():
-            if not each.future.done():
-                each.future.set_exception(
-                    CallLost(f"the connection to the actor broke: {self.error or 'it was closed'}")
-                )
+        why = f"the connection to the actor broke: {self.error or 'it was closed'}"
+        self._lose([each for each in waiting.values() if not each.future.done()], why)
         self._pump()
 
 
@@ -222,6 +230,35 @@ class ActorCalls:
         call.future.add_done_callback(lambda future: arrivals.end())
         return self._begin(call)
 
+    def begin_keyed(self, parts: list[Part], patience_s: float) -> asyncio.Future[Answer]:
+        """Let a call with a key stand in line, and send it again for so many seconds; else as :meth:`begin`."""
+        loop = asyncio.get_running_loop()
+        call = _Outgoing(FrameKind.KEYED, parts, loop.create_future(), patience_s=patience_s)
+        call.patience = loop.call_later(patience_s, self._given_up, call)
+        return self._begin(call).future
+
+    async def call_keyed(self, parts: list[Part], patience_s: float) -> Any:
+        """Make a call with a key; as :meth:`call`."""
+        return self.read(*await self.begin_keyed(parts, patience_s))
+
+    @staticmethod
+    def _given_up(call: _Outgoing) -> None:
+        """Send a call again no more: it fails if it is lost from now on, or was and waits to be sent again."""
+        call.patience = None
+        if call.lost and call.sent is None and not call.future.done():
+            call.future.set_exception(CallLost(f"the call was lost, and not sent again within {call.patience_s:g} s"))
+
+    def _lose(self, calls: Sequence[_Outgoing], why: str) -> None:
+        """Put calls with keys in front of the line; those who wait for the others are told."""
+        again: list[_Outgoing] = []
+        for call in calls:
+            if call.patience is not None and not self._closed:
+                call.sent, call.lost = None, True
+                again.append(call)
+            else:
+                call.future.set_exception(CallLost(why))
+        self._line.extendleft(reversed(again))
+
     async def call(self, kind: FrameKind | None, parts: list[Part], sources: Sequence[ArgumentSource] = ()) -> Any:
         """Make a call and give its value; a tell gives None as soon as the call waits in the mailbox.
 
@@ -249,6 +286,8 @@ class ActorCalls:
         """Close the iterators among a call's arguments; tell the actor if nobody waits for it any more."""
         for each in call.sources:
             each.close()
+        if call.patience is not None:
+            call.patience.cancel()
         if call.future.cancelled() and call.sent is not None:
             link, number = call.sent
             if link.waiting.pop(number, None) is not None and call.kind is not FrameKind.TELL:
@@ -347,7 +386,7 @@ class ActorCalls:
         try:
             async with asyncio.timeout(DIAL_S):
                 _, link = await asyncio.get_running_loop().create_connection(
-                    lambda: _CallLink(place.call_key, self._pump), place.host, place.port
+                    lambda: _CallLink(place.call_key, self._pump, self._lose), place.host, place.port
                 )
                 await link.greeted
             answers = True

@@ -26,7 +26,18 @@ class ActorOver(OperationError):
 
 
 class CallLost(OperationError):
-    """The connection to the actor broke after a call was sent: it may have run, or not. It is not sent again."""
+    """The connection to the actor broke after a call was sent: it may have run, or not. It is not sent again.
+
+    A call with a key was sent again until its deadline.
+    """
+
+
+class CallKeyReused(UsageError):
+    """The key is that of a call of another method of this actor."""
+
+
+class AnswerNotKept(OperationError):
+    """The call with this key ran before, and what came of it was too much to keep. It was not run again."""
 
 
 class CallFailed(OperationError):

@@ -29,7 +29,7 @@ from typing import Final
 import attrs
 
 from iriscw.hosted.errors import CallRefused, CallTooLarge
-from iriscw.hosted.model import MAX_CALL_BYTES, MAX_PARTS
+from iriscw.hosted.model import MAX_CALL_BYTES, MAX_KEY_CHARS, MAX_PARTS
 
 MAGIC: Final = b"IRISACT1"
 NONCE_BYTES: Final = 32
@@ -79,6 +79,9 @@ class FrameKind(enum.IntEnum):
 
     ENDED = 10
     """Parts: the number of an argument's stream, and the error if it has ended with one, as FAILED has it."""
+
+    KEYED = 11
+    """As CALL, with a key between the name and what was pickled: the actor answers it, and runs it once only."""
 
 
 @attrs.frozen
@@ -196,6 +199,17 @@ def read_stream(parts: Sequence[bytes | memoryview]) -> int:
     if not parts or len(parts[0]) != _STREAM.size:
         raise CallRefused("what came is of no stream")
     return int(_STREAM.unpack(parts[0])[0])
+
+
+def read_key(part: bytes | memoryview) -> str:
+    """Read the key of a call.
+
+    Raises:
+        CallRefused: it can be none.
+    """
+    if not 0 < len(part) <= 4 * MAX_KEY_CHARS:
+        raise CallRefused("what came is no key of a call")
+    return str(part, "utf-8", "replace")
 
 
 def written_more(stream: int, count: int) -> bytes:

@@ -34,16 +34,27 @@ import attrs
 
 from iriscw.hosted.drivers.link import ServerLink
 from iriscw.hosted.drivers.streams import StreamArrivals, StreamSender
-from iriscw.hosted.errors import CallFailed, CallLost, CallRefused, CallTooLarge, NoSuchMethod
+from iriscw.hosted.errors import (
+    AnswerNotKept,
+    CallFailed,
+    CallKeyReused,
+    CallLost,
+    CallRefused,
+    CallTooLarge,
+    NoSuchMethod,
+)
 from iriscw.hosted.frames import (
     RESULT_STREAM,
     FrameHeader,
     FrameKind,
+    read_key,
     read_more,
     read_stream,
+    written_header,
     written_more,
     written_stream,
 )
+from iriscw.hosted.keys import KeptAnswer, KeptAnswers
 from iriscw.hosted.model import ACTOR_PORT, MAX_CALL_BYTES, MAX_METHOD_CHARS, WINDOW
 from iriscw.rpc.tokens import call_key, read_token_file
 from iriscw.task.context import context
@@ -81,7 +92,7 @@ WAITING_BYTES: Final = 2 * MAX_CALL_BYTES
 
 Answer: TypeAlias = "tuple[FrameKind, list[Any]]"
 
-_BEGINNING: Final = (FrameKind.CALL, FrameKind.TELL, FrameKind.STREAM)
+_BEGINNING: Final = (FrameKind.CALL, FrameKind.TELL, FrameKind.STREAM, FrameKind.KEYED)
 _OF_STREAMS: Final = (FrameKind.ITEM, FrameKind.MORE, FrameKind.ENDED)
 
 Outcome: TypeAlias = "tuple[Any, BaseException | None]"
@@ -103,6 +114,10 @@ class MailboxCall:
     """Of a call whose caller reads what the method yields."""
     arrivals: dict[int, StreamArrivals] = attrs.field(factory=dict)
     """Of iterators among the arguments, by the number of their stream."""
+    key: str = ""
+    waiters: list[tuple[HostedLink, int]] = attrs.field(factory=list)
+    """Of a call with a key: whom it is answered, and under which number there."""
+    begun: bool = False
     withdrawn: bool = False
     task: asyncio.Task[Answer] | None = None
     """Of an ``async`` method that runs."""
@@ -170,12 +185,16 @@ class HostedLink(ServerLink):
         if kind in _OF_STREAMS:
             self._take_of_stream(kind, call, parts)
             return
-        if kind not in _BEGINNING or len(parts) < 2 or len(parts[0]) > MAX_METHOD_CHARS:
+        if kind not in _BEGINNING or len(parts) < 2 + (kind is FrameKind.KEYED) or len(parts[0]) > MAX_METHOD_CHARS:
             raise CallRefused("what came is no call")
         if call in self.calls or len(self.calls) >= WINDOW:
             raise CallRefused(f"more than {WINDOW} calls of one caller wait, or two have one number")
         size, self._admitted_bytes = self._admitted_bytes, 0
         made = MailboxCall(self, call, str(parts[0], "utf-8", "replace"), parts[1:], size, kind is FrameKind.TELL)
+        if kind is FrameKind.KEYED:
+            made.key, made.parts = read_key(parts[1]), parts[2:]
+            self._host.put_keyed(made)
+            return
         if made.tell:
             self.send(FrameKind.TAKEN, call)
         else:
@@ -203,10 +222,13 @@ class HostedLink(ServerLink):
         else:
             arrivals.end(failure(bytes(parts[1])) if len(parts) > 1 else None)
 
-    def withdraw(self, number: int) -> None:
-        """Have a call not begin any more, or end what can be ended of it."""
+    def withdraw(self, number: int, *, lost: bool = False) -> None:
+        """Have a call not begin any more, or end what can be ended of it.
+
+        One with a key goes on if it was ``lost``, and has begun: it comes again. It goes on for others, too.
+        """
         call = self.calls.pop(number, None)
-        if call is not None:
+        if call is not None and not (call.key and self._host.keep_on(call, self, number, lost=lost)):
             call.withdrawn = True
             call.end_streams()
             if call.task is not None:
@@ -220,7 +242,7 @@ class HostedLink(ServerLink):
     def ended(self) -> None:
         """Take back what the caller waited for."""
         for number in [*self.calls]:
-            self.withdraw(number)
+            self.withdraw(number, lost=True)
         self._host.leave(self, self._admitted_bytes)
 
 
@@ -241,6 +263,9 @@ class ActorHost:
         self._news = asyncio.Event()
         self._waiting_bytes = 0
         """Of calls in the mailbox, of parked ones, and of those that are being read."""
+        self._keyed: dict[str, MailboxCall] = {}
+        """Calls with keys that wait or run."""
+        self._answers = KeptAnswers()
         self._links: dict[HostedLink, None] = {}
         self._held: dict[HostedLink, None] = {}
         """Whose next call has no room."""
@@ -270,8 +295,8 @@ class ActorHost:
             link.deadline.cancel()
         self._links.pop(link, None)
         self._held.pop(link, None)
-        told = [each for each in link.parked if each.tell]
-        freed = admitted_bytes + sum(each.size_bytes for each in link.parked if not each.tell)
+        told = [each for each in link.parked if not each.withdrawn]
+        freed = admitted_bytes + sum(each.size_bytes for each in link.parked if each.withdrawn)
         link.parked.clear()
         self._mailbox.extendleft(reversed(told))
         self._free(freed)
@@ -292,6 +317,49 @@ class ActorHost:
         """Let a call wait for its turn."""
         self._mailbox.append(call)
         self._news.set()
+
+    # Calls with keys
+
+    def put_keyed(self, call: MailboxCall) -> None:
+        """Let a call wait for its turn, unless one with its key does, runs, or has been answered."""
+        running, kept = self._keyed.get(call.key), self._answers.get(call.key)
+        known = running or kept
+        if known is None:
+            self._keyed[call.key] = running = call
+            self.put(call)
+        else:
+            self._free(call.size_bytes)
+            if known.method != call.method:
+                reused = CallKeyReused(f"{call.method}: the key {call.key!r} is that of a call of {known.method}")
+                call.link.send(FrameKind.FAILED, call.number, [encode_exception(reused)])
+                return
+        if running is not None:
+            running.waiters.append((call.link, call.number))
+            call.link.calls[call.number] = running
+        elif kept is not None:
+            call.link.send(*_kept(call, kept))
+
+    def keep_on(self, call: MailboxCall, link: HostedLink, number: int, *, lost: bool) -> bool:
+        """Whether a call goes on though one who waited for it does so no more; if not, its key is as new."""
+        call.waiters.remove((link, number))
+        if call.waiters or (call.begun and lost):
+            return True
+        if not call.begun:
+            self._keyed.pop(call.key, None)
+        return False
+
+    def _answer_keyed(self, call: MailboxCall, kind: FrameKind, parts: list[Part]) -> None:
+        if not parts:
+            kind, parts = FrameKind.FAILED, [encode_exception(CallFailed("its caller took the call of this key back"))]
+        try:
+            written_header(kind, 0, [len(each) for each in parts])
+        except CallTooLarge as error:
+            kind, parts = FrameKind.FAILED, [encode_exception(error)]
+        del self._keyed[call.key]
+        self._answers.keep(call.key, call.method, failed=kind is FrameKind.FAILED, parts=parts)
+        for link, number in call.waiters:
+            if link.calls.pop(number, None) is not None:
+                link.send(kind, number, parts)
 
     def unpark(self, link: HostedLink) -> None:
         """Let calls wait for their turn again, before those that came later."""
@@ -323,6 +391,7 @@ class ActorHost:
         while True:
             call = await self._take()
             if not call.withdrawn:
+                call.begun = True
                 await self._answer(call)
 
     async def _answer(self, call: MailboxCall) -> None:
@@ -337,6 +406,9 @@ class ActorHost:
         finally:
             call.end_streams()
         call.parts = []
+        if call.key:
+            self._answer_keyed(call, kind, parts)
+            return
         if call.tell or call.link.calls.pop(call.number, None) is None:
             return
         try:
@@ -493,6 +565,14 @@ async def _awaited(begin: Callable[[], Any], call: MailboxCall) -> Answer:
 def _passed(call: MailboxCall, value: object) -> list[Part]:
     check_no_stream(call.method, value)
     return passed(value)
+
+
+def _kept(call: MailboxCall, kept: KeptAnswer) -> tuple[FrameKind, int, Sequence[Part]]:
+    """Return what a call that came again is answered."""
+    if kept.parts is None:
+        error = AnswerNotKept(f"{call.method}: the call with the key {call.key!r} ran; its answer was too much to keep")
+        return FrameKind.FAILED, call.number, [encode_exception(error)]
+    return FrameKind.FAILED if kept.failed else FrameKind.REPLY, call.number, kept.parts
 
 
 def _failed(call: MailboxCall, error: BaseException) -> Answer:
