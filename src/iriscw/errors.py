@@ -92,6 +92,8 @@ if TYPE_CHECKING:
         NotHosted as NotHosted,
         PythonDiffers as PythonDiffers,
         RemoteTraceback as RemoteTraceback,
+        SnapshotMismatch as SnapshotMismatch,
+        SnapshotTooLarge as SnapshotTooLarge,
         StreamMismatch as StreamMismatch,
     )
     from iriscw.jobs.errors import (
@@ -247,6 +249,8 @@ __all__ = [
     "RpcDeadline",
     "RpcUnavailable",
     "SeveralInstallations",
+    "SnapshotMismatch",
+    "SnapshotTooLarge",
     "StrayExit",
     "StreamMismatch",
     "SuspensionRefused",
@@ -360,6 +364,8 @@ _MODULE_OF: Final[dict[str, str]] = {
     "RpcDeadline": "iriscw.rpc.errors",
     "RpcUnavailable": "iriscw.rpc.errors",
     "SeveralInstallations": "iriscw.deploy.errors",
+    "SnapshotMismatch": "iriscw.hosted.errors",
+    "SnapshotTooLarge": "iriscw.hosted.errors",
     "StrayExit": "iriscw._errors",
     "StreamMismatch": "iriscw.hosted.errors",
     "SuspensionRefused": "iriscw.jobs.errors",

@@ -7,11 +7,11 @@ import concurrent.futures
 import contextlib
 import functools
 import inspect
+import logging
 import os
 import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
-from contextlib import AsyncExitStack
 from difflib import get_close_matches
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, overload
 
@@ -27,8 +27,10 @@ from iriscw.hosted.drivers.link import Part
 from iriscw.hosted.errors import InvalidActor, NoSuchMethod
 from iriscw.hosted.frames import FrameKind
 from iriscw.hosted.model import MAX_KEY_CHARS
-from iriscw.task.context import InsideLoop, NotInTask, context
+from iriscw.task.context import InsideLoop, NotInTask, context, when_left
 from iriscw.task.passing import passed
+
+log = logging.getLogger("iriscw.client")
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -468,13 +470,13 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 class _Ambient:
-    """The loop behind such handles, and a client for each task in this process."""
+    """The loop behind such handles, and a client for each task in this process until that is over."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._homes: dict[str, HostedCalls] = {}
-        self._open = AsyncExitStack()
+        self._holding: dict[asyncio.Task[None], None] = {}
 
     def home(self) -> HostedCalls:
         """Return the calls of the task that runs here; its client is opened when the first call needs it."""
@@ -488,14 +490,40 @@ class _Ambient:
                 threading.Thread(target=self._loop.run_forever, name="iriscw handles", daemon=True).start()
             found = self._homes.get(whose)
             if found is None:
-                found = self._homes[whose] = HostedCalls(self._opened, self._loop)
+                over = asyncio.Event()
+                found = self._homes[whose] = HostedCalls(functools.partial(self._opened, over), self._loop)
+                when_left(functools.partial(self._left, whose, over))
             return found
 
-    async def _opened(self) -> MethodCalls:
+    def _left(self, whose: str, over: asyncio.Event) -> None:
+        """Close the client of an inline task that is over."""
+        with self._lock:
+            home = self._homes.pop(whose)
+        home.loop.call_soon_threadsafe(home.close)
+        home.loop.call_soon_threadsafe(over.set)
+
+    async def _opened(self, over: asyncio.Event) -> MethodCalls:
+        opened: asyncio.Future[MethodCalls] = asyncio.get_running_loop().create_future()
+        holding = asyncio.create_task(self._hold(opened, over))
+        self._holding[holding] = None
+        holding.add_done_callback(self._holding.pop)
+        return await opened
+
+    @staticmethod
+    async def _hold(opened: asyncio.Future[MethodCalls], over: asyncio.Event) -> None:
+        """Keep a client open, in the one task that may enter and leave it."""
         from iriscw.client.client import connect
 
-        # Lasts as long as the process: whoever unpickled a handle may call at any time.
-        return (await self._open.enter_async_context(connect())).method_calls
+        try:
+            async with connect() as client:
+                if not opened.done():
+                    opened.set_result(client.method_calls)
+                await over.wait()
+        except Exception as error:
+            if opened.done():
+                log.warning("the client of an earlier task did not close well", exc_info=True)
+            else:
+                opened.set_exception(error)
 
 
 _HOMES: dict[int, _Ambient] = {}

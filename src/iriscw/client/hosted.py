@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from iriscw.client.advice import advice
 from iriscw.client.calls import MethodCalls
 from iriscw.client.errors import ClientClosed
 from iriscw.client.iterators import ArgumentSource
@@ -117,9 +118,7 @@ class _Outgoing:
 class _CallLink(CallerLink):
     """A connection with the calls that wait for an answer on it."""
 
-    def __init__(
-        self, key: bytes, pump: Callable[[], None], lose: Callable[[Sequence[_Outgoing], str], None]
-    ) -> None:
+    def __init__(self, key: bytes, pump: Callable[[], None], lose: Callable[[Sequence[_Outgoing], str], None]) -> None:
         super().__init__(key)
         self._lose = lose
         self.waiting: dict[int, _Outgoing] = {}
@@ -177,6 +176,18 @@ class _CallLink(CallerLink):
         why = f"the connection to the actor broke: {self.error or 'it was closed'}"
         self._lose([each for each in waiting.values() if not each.future.done()], why)
         self._pump()
+
+
+def _over(name: str, reason: str) -> str:
+    text, hint = f"the actor {name!r} is over: {reason or 'its job has ended'}", advice(reason)
+    return f"{text}; {hint}" if hint else text
+
+
+def _advised(error: Exception) -> Exception:
+    """Say what to do about a module of the caller's that the actor does not have."""
+    if isinstance(error, ModuleNotFoundError) and (hint := advice(str(error))):
+        error.add_note(hint)
+    return error
 
 
 class ActorCalls:
@@ -278,7 +289,7 @@ class ActorCalls:
             return None
         with at_home(self._home):
             if kind is FrameKind.FAILED:
-                raise failure(bytes(parts[0]) if parts else b"")
+                raise _advised(failure(bytes(parts[0]) if parts else b""))
             return received(parts)
 
     @staticmethod
@@ -342,7 +353,7 @@ class ActorCalls:
                     latest = update
                     news.set()
                     if update.over:
-                        raise ActorOver(f"the actor {self._ref.name!r} is over: {update.reason or 'its job has ended'}")
+                        raise ActorOver(_over(self._ref.name, update.reason))
             raise ActorOver(f"the actor {self._ref.name!r} is over")
 
         following = asyncio.create_task(follow())

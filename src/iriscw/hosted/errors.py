@@ -56,6 +56,14 @@ class CallTooLarge(UsageError):
     """A call or a reply has more than 256 MiB: pass the name of a file or an object instead."""
 
 
+class SnapshotTooLarge(UsageError):
+    """A snapshot has more than 64 MiB: keep what is large in a file or an object, and its name in the snapshot."""
+
+
+class SnapshotMismatch(OperationError):
+    """What was sent, or has come, is not the snapshot that it was said to be: its size or SHA-256 is another one."""
+
+
 class CallRefused(OperationError):
     """Who answers is not the actor, or does not take the caller for one who may call it."""
 

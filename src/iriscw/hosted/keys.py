@@ -50,6 +50,14 @@ class KeptAnswers:
         """Yield all of them, from the oldest on."""
         return iter(self._answers.items())
 
+    def lately(self, size_bytes: int) -> list[tuple[str, KeptAnswer]]:
+        """Return all of them, from the oldest on, and of these only the latest with their parts: so many bytes."""
+        found: list[tuple[str, KeptAnswer]] = []
+        for key, answer in reversed(self._answers.items()):
+            size_bytes -= answer.size_bytes
+            found.append((key, answer if size_bytes >= 0 else attrs.evolve(answer, parts=None)))
+        return found[::-1]
+
     def keep(self, key: str, method: str, *, failed: bool, parts: Sequence[bytes | memoryview] | None) -> None:
         """Keep an answer, and let go of the oldest ones for which there is no room any more."""
         assert key not in self._answers, "a call with this key has been answered before"

@@ -34,6 +34,9 @@ MAX_KEYS: Final = 10_000
 KEPT_BYTES: Final = 64 << 20
 """Of the answers to calls with keys; of earlier ones the actor only knows that they ran."""
 
+MAX_STATE_BYTES: Final = 64 << 20
+"""Of one snapshot, with the answers that go with it."""
+
 MAX_STREAM_ARGUMENTS: Final = 16
 """Iterators among the arguments of one call."""
 

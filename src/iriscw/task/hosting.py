@@ -18,20 +18,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import functools
 import inspect
+import itertools
 import logging
 import sys
-import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from queue import SimpleQueue
 from typing import Any, Final, TypeAlias
 
 import attrs
 
+from iriscw._errors import IriscwError, OperationError
 from iriscw.hosted.drivers.link import ServerLink
 from iriscw.hosted.drivers.streams import StreamArrivals, StreamSender
 from iriscw.hosted.errors import (
@@ -57,9 +56,11 @@ from iriscw.hosted.frames import (
 from iriscw.hosted.keys import KeptAnswer, KeptAnswers
 from iriscw.hosted.model import ACTOR_PORT, MAX_CALL_BYTES, MAX_METHOD_CHARS, WINDOW
 from iriscw.rpc.tokens import call_key, read_token_file
+from iriscw.task.actor_threads import ActorThreads
 from iriscw.task.context import context
 from iriscw.task.passing import Part, failure, passed, received
 from iriscw.task.result import encode_exception
+from iriscw.task.snapshots import EVERY_S, StateKeeping, keeps_state, read_snapshot, snapshot_bytes
 from iriscw.task.sources import without_ours
 from iriscw.task.streaming import (
     ArgumentItems,
@@ -86,6 +87,9 @@ UNREAD_BYTES: Final = 2 * MAX_CALL_BYTES
 CALL_BYTES: Final = 2048
 """Of a call in the mailbox, beside what came of it: thousands may only have been told."""
 
+RETRY_S: Final = 5.0
+"""Before a snapshot that could not be had, or kept, is tried again: the call itself has been repeated for minutes."""
+
 WAITING_BYTES: Final = 2 * MAX_CALL_BYTES
 """Of all calls in the mailbox; beyond it nobody is read from."""
 
@@ -94,9 +98,6 @@ Answer: TypeAlias = "tuple[FrameKind, list[Any]]"
 
 _BEGINNING: Final = (FrameKind.CALL, FrameKind.TELL, FrameKind.STREAM, FrameKind.KEYED)
 _OF_STREAMS: Final = (FrameKind.ITEM, FrameKind.MORE, FrameKind.ENDED)
-
-Outcome: TypeAlias = "tuple[Any, BaseException | None]"
-"""What a function gave, and what it raised: not all of that can be an exception of a future."""
 
 
 @attrs.define(eq=False)
@@ -146,6 +147,13 @@ class MailboxCall:
             self.sender.close()
         for each in self.arrivals.values():
             each.end(CallLost("the call whose argument this iterator is has ended"))
+
+
+@attrs.frozen(eq=False)
+class SnapshotTurn:
+    """In the mailbox: the next turn is a snapshot's."""
+
+    taken: asyncio.Future[bytes | None]
 
 
 class HostedLink(ServerLink):
@@ -252,14 +260,27 @@ class ActorHost:
     Args:
         key: of this attempt: who has it may call.
         concurrency: how many calls run at once.
+        states: where its snapshots are kept; None: it has none.
+        snapshot_every_s: between two snapshots.
     """
 
-    def __init__(self, key: bytes, concurrency: int = 1) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        concurrency: int = 1,
+        *,
+        states: StateKeeping | None = None,
+        snapshot_every_s: float = EVERY_S,
+    ) -> None:
         self.key = key
+        self._states = states
+        self._snapshot_every_s = snapshot_every_s
+        self._changed = asyncio.Event()
+        """Set when a call has ended since the last snapshot."""
         self._concurrency = concurrency
         self._threads = ActorThreads(concurrency)
         self._instance: Any = None
-        self._mailbox: deque[MailboxCall] = deque()
+        self._mailbox: deque[MailboxCall | SnapshotTurn] = deque()
         self._news = asyncio.Event()
         self._waiting_bytes = 0
         """Of calls in the mailbox, of parked ones, and of those that are being read."""
@@ -295,7 +316,7 @@ class ActorHost:
             link.deadline.cancel()
         self._links.pop(link, None)
         self._held.pop(link, None)
-        told = [each for each in link.parked if not each.withdrawn]
+        told: list[MailboxCall | SnapshotTurn] = [each for each in link.parked if not each.withdrawn]
         freed = admitted_bytes + sum(each.size_bytes for each in link.parked if each.withdrawn)
         link.parked.clear()
         self._mailbox.extendleft(reversed(told))
@@ -374,13 +395,15 @@ class ActorHost:
         for link in held:  # each asks again, and is held again if there is no room yet
             link.go_on()
 
-    async def _take(self) -> MailboxCall:
+    async def _take(self) -> MailboxCall | SnapshotTurn:
         """Return the next call whose caller has read what it asked for before."""
         while True:
             while not self._mailbox:
                 self._news.clear()
                 await self._news.wait()
             call = self._mailbox.popleft()
+            if isinstance(call, SnapshotTurn):
+                return call
             if not call.withdrawn and not call.tell and call.link.unsent_bytes > UNREAD_BYTES:
                 call.link.parked.append(call)
                 continue
@@ -390,9 +413,67 @@ class ActorHost:
     async def _work_off(self) -> None:
         while True:
             call = await self._take()
-            if not call.withdrawn:
+            if isinstance(call, SnapshotTurn):
+                call.taken.set_result(await self._snapshot())
+            elif not call.withdrawn:
                 call.begun = True
                 await self._answer(call)
+                self._changed.set()
+
+    # Snapshots
+
+    async def _snapshot(self) -> bytes | None:
+        """Have the object say what is kept of it; None if it cannot, which stands in its log."""
+        try:
+            state = await self._hook("snapshot")
+            data: bytes = await self._threads.call(functools.partial(snapshot_bytes, state, self._answers))
+        except BaseException:
+            runner = asyncio.current_task()
+            if runner is not None and runner.cancelling():  # this host ends
+                raise
+            log.warning("no snapshot of the actor could be taken: the one before it stays", exc_info=True)
+            return None
+        return data
+
+    async def _hook(self, name: str, *args: object) -> Any:
+        method = getattr(self._instance, name)
+        if inspect.iscoroutinefunction(method):
+            return await method(*args)
+        value = await self._threads.call(functools.partial(method, *args))
+        return await value if is_of_loop(value) else value
+
+    async def _restore(self, states: StateKeeping) -> None:
+        """Have the object begin with the latest snapshot, if there is one."""
+        while True:
+            try:
+                data = await states.load()
+                break
+            except OperationError as error:
+                if not error.retryable:
+                    raise
+                log.warning("the actor waits for its snapshot: %s: %s", type(error).__name__, error)
+                await asyncio.sleep(RETRY_S)
+        if data is not None:
+            state, self._answers = await self._threads.call(functools.partial(read_snapshot, data))
+            await self._hook("restore", state)
+
+    async def _keep_snapshots(self, states: StateKeeping) -> None:
+        """Take a snapshot whenever calls have ended and it is time, and store it, until cancelled."""
+        for number in itertools.count(1):
+            await self._changed.wait()
+            self._changed.clear()
+            turn = SnapshotTurn(asyncio.get_running_loop().create_future())
+            self._mailbox.appendleft(turn)
+            self._news.set()
+            data = await turn.taken
+            if data is not None:
+                try:
+                    await states.save(number, data)
+                except IriscwError as error:
+                    self._changed.set()
+                    log.warning("a snapshot of the actor is not kept: %s: %s", type(error).__name__, error)
+                    await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(self._snapshot_every_s)
 
     async def _answer(self, call: MailboxCall) -> None:
         """Make a call, and send what it gives."""
@@ -466,56 +547,20 @@ class ActorHost:
             OSError: nothing can listen there.
         """
         self._instance = await self._threads.call(make)
+        if self._states is not None:
+            await self._restore(self._states)
         server = await asyncio.get_running_loop().create_server(lambda: HostedLink(self), host, port, backlog=BACKLOG)
         self.listening.set_result(server.sockets[0].getsockname()[1])
         try:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(self._concurrency):
                     tasks.create_task(self._work_off())
+                if self._states is not None:
+                    tasks.create_task(self._keep_snapshots(self._states))
         finally:
             server.close()
             for link in [*self._links]:
                 link.close()
-
-
-class ActorThreads:
-    """The threads in which methods run. They end with the process, which waits for none of them: one may never return.
-
-    Args:
-        count: how many.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._work: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Outcome]]] = SimpleQueue()
-        for number in range(count):
-            threading.Thread(target=self._run, name=f"actor-{number}", daemon=True).start()
-
-    async def call(self, function: Callable[[], Any]) -> Any:
-        """Call a function in the next thread that is free, in the context of this task; raises what it raises."""
-        done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._work.put((functools.partial(contextvars.copy_context().run, function), done))
-        value, error = await done
-        if error is not None:
-            raise error
-        return value
-
-    def _run(self) -> None:
-        while True:
-            function, done = self._work.get()
-            outcome: Outcome
-            try:
-                outcome = function(), None
-            except BaseException as error:  # noqa: BLE001 - it is raised where it was called
-                outcome = None, error
-            try:
-                done.get_loop().call_soon_threadsafe(_settle, done, outcome)
-            except RuntimeError:  # the loop has ended
-                return
-
-
-def _settle(done: asyncio.Future[Outcome], outcome: Outcome) -> None:
-    if not done.done():
-        done.set_result(outcome)
 
 
 @attrs.frozen
@@ -587,22 +632,36 @@ def _failed(call: MailboxCall, error: BaseException) -> Answer:
         return FrameKind.FAILED, [encode_exception(CallFailed(text, error_type=type(error).__name__))]
 
 
-def host_actor(pickled: bytes, concurrency: int) -> None:
+def host_actor(pickled: bytes, concurrency: int, snapshot_every_s: float = EVERY_S) -> None:
     """Be the process of a hosted actor: the entrypoint of its job. Never returns.
 
     Args:
         pickled: the class, and what it is made with, as :func:`~iriscw.task.passing.passed_whole` gives it.
         concurrency: how many calls run at once.
+        snapshot_every_s: between two snapshots, if the class takes part.
 
     Raises:
         Exception: what making the object raises.
     """
     kind, args, kwargs = received([memoryview(pickled)])
-    asyncio.run(_host(kind, args, kwargs, concurrency))
+    asyncio.run(_host(kind, args, kwargs, concurrency, snapshot_every_s))
 
 
-async def _host(kind: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], concurrency: int) -> None:
+async def _host(
+    kind: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    concurrency: int,
+    snapshot_every_s: float,
+) -> None:
     task = context()
     key = call_key(read_token_file(task.token_file))
     make = functools.partial(kind, *args, **kwargs)
-    await ActorHost(key, concurrency).serve(make, task.bind_host, task.port(ACTOR_PORT))
+    if not keeps_state(kind):
+        await ActorHost(key, concurrency).serve(make, task.bind_host, task.port(ACTOR_PORT))
+        return
+    from iriscw.client.actor_states import kept_states
+
+    async with kept_states() as states:
+        host = ActorHost(key, concurrency, states=states, snapshot_every_s=snapshot_every_s)
+        await host.serve(make, task.bind_host, task.port(ACTOR_PORT))

@@ -55,6 +55,14 @@ HOSTED_RULES: MethodRules = {
     "WatchHostedActor": MethodRule(roles=_CLIENTS, does="call hosted actors"),
 }
 
+ACTOR_STATE_RULES: MethodRules = {
+    "PutActorState": MethodRule(
+        roles=(Role.JOB,), does="keep snapshots", request=Bounds(max_bytes=CHUNK_BYTES + _ROOM_BYTES, max_parts=16)
+    ),
+    "GetActorState": MethodRule(roles=(Role.JOB,), does="read snapshots"),
+}
+"""Of a hosted actor about itself."""
+
 COMMAND_RULES: MethodRules = {
     # As a submission's command: 128 KiB in words of which there may be thousands.
     "ExecTask": MethodRule(

@@ -57,7 +57,7 @@ class JobsParts(Parts):
             pythons=settings.pythons(config, context.fleet, started_here=context.platform.leftovers is not None),
             switchboard=context.workers,
         )
-        self.sweep = JobSweep(access, stores.logs, stores.results, limits.finished, confirm)
+        self.sweep = JobSweep(access, stores.logs, stores.results, stores.states, limits.finished, confirm)
         cache = context.platform.leftovers
         self._lives = None if cache is None else Lives(cache, context.platform.drivers, access, stores.logs)
         self._scheduler: SchedulerStatistics | None = None
