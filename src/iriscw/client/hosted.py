@@ -69,8 +69,6 @@ def at_home(home: HostedCalls | None) -> Iterator[None]:
         HOME.reset(before)
 
 
-_OF_STREAMS: Final = (FrameKind.ITEM, FrameKind.MORE)
-
 Answer: TypeAlias = "tuple[FrameKind, list[memoryview]]"
 
 OwnCode = Callable[[], AbstractContextManager[None]]
@@ -114,6 +112,17 @@ class _Outgoing:
             link, number = self.sent
             link.send(kind, number, parts)
 
+    def over(self, future: asyncio.Future[Answer]) -> None:
+        """Close the iterators among the arguments; tell the actor if nobody waits for the call any more."""
+        for each in self.sources:
+            each.close()
+        if self.patience is not None:
+            self.patience.cancel()
+        if future.cancelled() and self.sent is not None:
+            link, number = self.sent
+            if link.waiting.pop(number, None) is not None and self.kind is not FrameKind.TELL:
+                link.send(FrameKind.CANCEL, number)
+
 
 class _CallLink(CallerLink):
     """A connection with the calls that wait for an answer on it."""
@@ -145,7 +154,7 @@ class _CallLink(CallerLink):
 
     def take_frame(self, kind: FrameKind, call: int, parts: list[memoryview]) -> None:
         """Give an answer, or what is of a stream, to who waits for it."""
-        if kind in _OF_STREAMS:
+        if kind is FrameKind.ITEM or kind is FrameKind.MORE:
             self._take_of_stream(kind, self.waiting.get(call), parts)
             return
         found = self.waiting.pop(call, None)
@@ -219,15 +228,16 @@ class ActorCalls:
         Raises:
             ClientClosed: the client was closed.
         """
-        return self._begin(_Outgoing(kind, parts, asyncio.get_running_loop().create_future(), sources)).future
+        call = _Outgoing(kind, parts, asyncio.get_running_loop().create_future(), sources)
+        self._begin(call)
+        return call.future
 
-    def _begin(self, call: _Outgoing) -> _Outgoing:
+    def _begin(self, call: _Outgoing) -> None:
         if self._closed:
             raise ClientClosed("the client of this handle has been closed")
-        call.future.add_done_callback(lambda future: self._over(call))
+        call.future.add_done_callback(call.over)
         self._line.append(call)
         self._pump()
-        return call
 
     def stream(self, parts: list[Part], sources: Sequence[ArgumentSource] = ()) -> YieldedItems:
         """Return what a method yields; the call stands in line from the first item that is asked for."""
@@ -239,14 +249,16 @@ class ActorCalls:
         arrivals = StreamArrivals(lambda count: call.send(FrameKind.MORE, [written_more(RESULT_STREAM, count)]))
         call.arrivals = arrivals
         call.future.add_done_callback(lambda future: arrivals.end())
-        return self._begin(call)
+        self._begin(call)
+        return call
 
     def begin_keyed(self, parts: list[Part], patience_s: float) -> asyncio.Future[Answer]:
         """Let a call with a key stand in line, and send it again for so many seconds; else as :meth:`begin`."""
         loop = asyncio.get_running_loop()
         call = _Outgoing(FrameKind.KEYED, parts, loop.create_future(), patience_s=patience_s)
         call.patience = loop.call_later(patience_s, self._given_up, call)
-        return self._begin(call).future
+        self._begin(call)
+        return call.future
 
     async def call_keyed(self, parts: list[Part], patience_s: float) -> Any:
         """Make a call with a key; as :meth:`call`."""
@@ -291,18 +303,6 @@ class ActorCalls:
             if kind is FrameKind.FAILED:
                 raise _advised(failure(bytes(parts[0]) if parts else b""))
             return received(parts)
-
-    @staticmethod
-    def _over(call: _Outgoing) -> None:
-        """Close the iterators among a call's arguments; tell the actor if nobody waits for it any more."""
-        for each in call.sources:
-            each.close()
-        if call.patience is not None:
-            call.patience.cancel()
-        if call.future.cancelled() and call.sent is not None:
-            link, number = call.sent
-            if link.waiting.pop(number, None) is not None and call.kind is not FrameKind.TELL:
-                link.send(FrameKind.CANCEL, number)
 
     def _pump(self) -> None:
         """Send what can be sent now, from the front of the line."""

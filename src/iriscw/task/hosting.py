@@ -26,6 +26,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, MethodType
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -41,6 +42,7 @@ from iriscw.hosted.errors import (
     CallRefused,
     CallTooLarge,
     NoSuchMethod,
+    StreamMismatch,
 )
 from iriscw.hosted.frames import (
     RESULT_STREAM,
@@ -63,13 +65,13 @@ from iriscw.task.result import encode_exception
 from iriscw.task.snapshots import EVERY_S, StateKeeping, keeps_state, read_snapshot, snapshot_bytes
 from iriscw.task.sources import without_ours
 from iriscw.task.streaming import (
+    GENERATORS,
     ArgumentItems,
     StreamPlace,
-    check_no_stream,
     give_all,
     give_all_from_thread,
+    has_places,
     is_of_loop,
-    places,
 )
 
 log = logging.getLogger(__name__)
@@ -83,6 +85,9 @@ BACKLOG: Final = 1024
 
 UNREAD_BYTES: Final = 2 * MAX_CALL_BYTES
 """Replies that a caller has not read; its further calls begin when it has."""
+
+MAX_KNOWN_METHODS: Final = 1024
+"""A descriptor of the class may make a new function for each call: not all are kept."""
 
 CALL_BYTES: Final = 2048
 """Of a call in the mailbox, beside what came of it: thousands may only have been told."""
@@ -113,10 +118,10 @@ class MailboxCall:
     tell: bool
     sender: StreamSender | None = None
     """Of a call whose caller reads what the method yields."""
-    arrivals: dict[int, StreamArrivals] = attrs.field(factory=dict)
+    arrivals: dict[int, StreamArrivals] | None = None
     """Of iterators among the arguments, by the number of their stream."""
     key: str = ""
-    waiters: list[tuple[HostedLink, int]] = attrs.field(factory=list)
+    waiters: list[tuple[HostedLink, int]] | None = None
     """Of a call with a key: whom it is answered, and under which number there."""
     begun: bool = False
     withdrawn: bool = False
@@ -126,7 +131,8 @@ class MailboxCall:
     def arguments(self, loop: asyncio.AbstractEventLoop) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """Return what the method is called with; raises what unpickling raises."""
         args, kwargs = received(self.parts)
-        if places(args, kwargs):
+        if has_places(args, kwargs):
+            self.arrivals = {}
             arriving = functools.partial(self._arriving, loop)
             return [arriving(each) for each in args], {name: arriving(each) for name, each in kwargs.items()}
         return args, kwargs
@@ -138,6 +144,7 @@ class MailboxCall:
         def more(count: int) -> None:
             self.link.send(FrameKind.MORE, self.number, [written_more(argument.number, count)])
 
+        assert self.arrivals is not None
         arrivals = self.arrivals[argument.number] = StreamArrivals(more, ask=True)
         return ArgumentItems(arrivals, loop)
 
@@ -145,7 +152,7 @@ class MailboxCall:
         """Have nothing more yielded, and nothing more read."""
         if self.sender is not None:
             self.sender.close()
-        for each in self.arrivals.values():
+        for each in (self.arrivals or {}).values():
             each.end(CallLost("the call whose argument this iterator is has ended"))
 
 
@@ -190,7 +197,7 @@ class HostedLink(ServerLink):
         if kind is FrameKind.CANCEL:
             self.withdraw(call)
             return
-        if kind in _OF_STREAMS:
+        if kind not in _BEGINNING and kind in _OF_STREAMS:
             self._take_of_stream(kind, call, parts)
             return
         if kind not in _BEGINNING or len(parts) < 2 + (kind is FrameKind.KEYED) or len(parts[0]) > MAX_METHOD_CHARS:
@@ -200,7 +207,7 @@ class HostedLink(ServerLink):
         size, self._admitted_bytes = self._admitted_bytes, 0
         made = MailboxCall(self, call, str(parts[0], "utf-8", "replace"), parts[1:], size, kind is FrameKind.TELL)
         if kind is FrameKind.KEYED:
-            made.key, made.parts = read_key(parts[1]), parts[2:]
+            made.key, made.parts, made.waiters = read_key(parts[1]), parts[2:], []
             self._host.put_keyed(made)
             return
         if made.tell:
@@ -222,7 +229,7 @@ class HostedLink(ServerLink):
                 raise CallRefused("what came is of no stream of this call")
             call.sender.taken(count)
             return
-        arrivals = call.arrivals.get(read_stream(parts))
+        arrivals = (call.arrivals or {}).get(read_stream(parts))
         if arrivals is None:
             raise CallRefused("what came is of no stream of this call")
         if kind is FrameKind.ITEM:
@@ -275,6 +282,9 @@ class ActorHost:
         self.key = key
         self._states = states
         self._snapshot_every_s = snapshot_every_s
+        self._loop = asyncio.get_running_loop()
+        self._here: dict[FunctionType, bool] = {}
+        """Of methods that were called: whether they run on the event loop."""
         self._changed = asyncio.Event()
         """Set when a call has ended since the last snapshot."""
         self._concurrency = concurrency
@@ -355,6 +365,7 @@ class ActorHost:
                 call.link.send(FrameKind.FAILED, call.number, [encode_exception(reused)])
                 return
         if running is not None:
+            assert running.waiters is not None
             running.waiters.append((call.link, call.number))
             call.link.calls[call.number] = running
         elif kept is not None:
@@ -362,6 +373,7 @@ class ActorHost:
 
     def keep_on(self, call: MailboxCall, link: HostedLink, number: int, *, lost: bool) -> bool:
         """Whether a call goes on though one who waited for it does so no more; if not, its key is as new."""
+        assert call.waiters is not None
         call.waiters.remove((link, number))
         if call.waiters or (call.begun and lost):
             return True
@@ -378,7 +390,7 @@ class ActorHost:
             kind, parts = FrameKind.FAILED, [encode_exception(error)]
         del self._keyed[call.key]
         self._answers.keep(call.key, call.method, failed=kind is FrameKind.FAILED, parts=parts)
-        for link, number in call.waiters:
+        for link, number in call.waiters or ():
             if link.calls.pop(number, None) is not None:
                 link.send(kind, number, parts)
 
@@ -418,7 +430,8 @@ class ActorHost:
             elif not call.withdrawn:
                 call.begun = True
                 await self._answer(call)
-                self._changed.set()
+                if self._states is not None:
+                    self._changed.set()
 
     # Snapshots
 
@@ -485,7 +498,8 @@ class ActorHost:
                 raise
             kind, parts = _failed(call, error)
         finally:
-            call.end_streams()
+            if call.sender is not None or call.arrivals is not None:
+                call.end_streams()
         call.parts = []
         if call.key:
             self._answer_keyed(call, kind, parts)
@@ -499,27 +513,31 @@ class ActorHost:
 
     async def _made(self, call: MailboxCall) -> Answer:
         method = self._method(call.method)
-        loop = asyncio.get_running_loop()
-        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-            return await self._made_here(call, functools.partial(_begun, method, call, loop))
-        made: Answer | _Rest = await self._threads.call(functools.partial(_called, method, call, loop))
-        if isinstance(made, _Rest):
-            value = made.value
-            return await self._made_here(call, lambda: value)
-        return made
-
-    @staticmethod
-    async def _made_here(call: MailboxCall, begin: Callable[[], Any]) -> Answer:
-        """Make a call on the event loop, where it can be cancelled."""
-        call.task = asyncio.create_task(_awaited(begin, call))
-        if call.withdrawn:  # while it was in a thread
-            call.task.cancel()
+        if self._runs_here(method):
+            call.task = asyncio.create_task(_awaited(call, method))
+        else:
+            made: Answer | _Rest = await self._threads.call(functools.partial(_called, method, call, self._loop))
+            if not isinstance(made, _Rest):
+                return made
+            call.task = asyncio.create_task(_awaited(call, None, made.value))
+            if call.withdrawn:  # while it was in the thread
+                call.task.cancel()
         try:
             await asyncio.wait([call.task])
         except asyncio.CancelledError:  # this host ends
             call.task.cancel()
             raise
         return (FrameKind.FAILED, []) if call.task.cancelled() else call.task.result()
+
+    def _runs_here(self, method: Callable[..., Any]) -> bool:
+        """Whether a method runs on the event loop, as far as can be told before it is called."""
+        function = method.__func__ if type(method) is MethodType else None
+        here = self._here.get(function) if type(function) is FunctionType else None
+        if here is None:
+            here = inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
+            if type(function) is FunctionType and len(self._here) < MAX_KNOWN_METHODS:
+                self._here[function] = here
+        return here
 
     def _method(self, name: str) -> Callable[..., Any]:
         """Return a public method.
@@ -570,14 +588,10 @@ class _Rest:
     value: Any
 
 
-def _begun(method: Callable[..., Any], call: MailboxCall, loop: asyncio.AbstractEventLoop) -> Any:
-    args, kwargs = call.arguments(loop)
-    return method(*args, **kwargs)
-
-
 def _called(method: Callable[..., Any], call: MailboxCall, loop: asyncio.AbstractEventLoop) -> Answer | _Rest:
     try:
-        value = _begun(method, call, loop)
+        args, kwargs = call.arguments(loop)
+        value = method(*args, **kwargs)
         if is_of_loop(value):
             return _Rest(value)
         if call.sender is None:
@@ -590,9 +604,12 @@ def _called(method: Callable[..., Any], call: MailboxCall, loop: asyncio.Abstrac
     return FrameKind.REPLY, []
 
 
-async def _awaited(begin: Callable[[], Any], call: MailboxCall) -> Answer:
+async def _awaited(call: MailboxCall, method: Callable[..., Any] | None, value: Any = None) -> Answer:
+    """Make a call on the event loop, where it can be cancelled; or go on with what it has given in a thread."""
     try:
-        value = begin()
+        if method is not None:
+            args, kwargs = call.arguments(asyncio.get_running_loop())
+            value = method(*args, **kwargs)
         if is_of_loop(value):
             value = await value
         if call.sender is None:
@@ -608,7 +625,8 @@ async def _awaited(begin: Callable[[], Any], call: MailboxCall) -> Answer:
 
 
 def _passed(call: MailboxCall, value: object) -> list[Part]:
-    check_no_stream(call.method, value)
+    if type(value) in GENERATORS:
+        raise StreamMismatch(f"{call.method} yields: iterate over handle.{call.method}.stream(...)")
     return passed(value)
 
 

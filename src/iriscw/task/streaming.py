@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
-from typing import Any, Protocol, TypeAlias
+from types import AsyncGeneratorType, GeneratorType
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 
@@ -14,6 +14,8 @@ from iriscw.hosted.drivers.streams import StreamArrivals, StreamSender
 from iriscw.hosted.errors import StreamMismatch
 from iriscw.task.context import InsideLoop
 from iriscw.task.passing import Part, passed, received
+
+GENERATORS: Final = (GeneratorType, AsyncGeneratorType)
 
 OwnCode: TypeAlias = Callable[[], AbstractContextManager[None]]
 
@@ -66,24 +68,14 @@ class ArgumentItems:
         return received(parts)
 
 
-def places(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[StreamPlace]:
-    """Return the places of iterators among the arguments."""
-    return [each for each in (*args, *kwargs.values()) if type(each) is StreamPlace]
+def has_places(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether there are iterators among the arguments."""
+    return StreamPlace in map(type, args) or (bool(kwargs) and StreamPlace in map(type, kwargs.values()))
 
 
 def is_of_loop(value: object) -> bool:
     """Whether what a method gave goes on on the event loop: it can be awaited."""
     return hasattr(type(value), "__await__")
-
-
-def check_no_stream(method: str, value: object) -> None:
-    """Refuse a generator as a value.
-
-    Raises:
-        StreamMismatch: it is one.
-    """
-    if inspect.isgenerator(value) or inspect.isasyncgen(value):
-        raise StreamMismatch(f"{method} yields: iterate over handle.{method}.stream(...)")
 
 
 class Giving(Protocol):
