@@ -46,6 +46,12 @@ class Counter:
         self.gate.wait(PATIENCE_S)
         return self.add(number)
 
+    async def wait_async(self, number):
+        self.entered.set()
+        while not self.gate.is_set():  # noqa: ASYNC110 - a thread sets it
+            await asyncio.sleep(0.001)
+        return self.add(number)
+
     async def hang(self):
         self.entered.set()
         try:
@@ -133,11 +139,12 @@ async def test_a_call_with_a_known_key_is_answered_and_does_not_run():
         assert await handle.add(0) == 12
 
 
-async def test_a_lost_call_is_sent_again_and_has_run_once():
+@pytest.mark.parametrize("name", ["wait", "wait_async"])
+async def test_a_lost_call_is_sent_again_and_has_run_once(name):
     """While it runs, and while it waits for its turn; one without a key is lost."""
     async with Scene() as scene:
         handle = scene.handle()
-        running = handle.wait.with_key("runs").remote(1)
+        running = getattr(handle, name).with_key("runs").remote(1)
         await scene.subject.entered.wait()
         waiting, plain = handle.add.with_key("waits").remote(10), handle.add.remote(100)
         while len(scene.host._mailbox) < 2:  # noqa: ASYNC110 - no event tells of it

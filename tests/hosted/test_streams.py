@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import socket
 import threading
 from contextlib import aclosing, asynccontextmanager
 
@@ -259,6 +260,8 @@ async def test_a_lost_connection_is_told_after_the_items():
         [call] = handle._found()[1]._link.waiting.values()
         while len(call.arrivals._items) < STREAM_ITEMS - 1:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.001)
+        for link in (*host._links, handle._found()[1]._link):  # and who is gone without a word is noticed
+            assert link._transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         for link in [*host._links]:
             link.close()
         found = []

@@ -187,12 +187,13 @@ class _CallLink(CallerLink):
         self._pump()
 
 
-def _over(name: str, reason: str) -> str:
+def over_text(name: str, reason: str) -> str:
+    """Say that an actor is over, why, and what to do if that is known."""
     text, hint = f"the actor {name!r} is over: {reason or 'its job has ended'}", advice(reason)
     return f"{text}; {hint}" if hint else text
 
 
-def _advised(error: Exception) -> Exception:
+def advised(error: Exception) -> Exception:
     """Say what to do about a module of the caller's that the actor does not have."""
     if isinstance(error, ModuleNotFoundError) and (hint := advice(str(error))):
         error.add_note(hint)
@@ -301,7 +302,7 @@ class ActorCalls:
             return None
         with at_home(self._home):
             if kind is FrameKind.FAILED:
-                raise _advised(failure(bytes(parts[0]) if parts else b""))
+                raise advised(failure(bytes(parts[0]) if parts else b""))
             return received(parts)
 
     def _pump(self) -> None:
@@ -353,7 +354,7 @@ class ActorCalls:
                     latest = update
                     news.set()
                     if update.over:
-                        raise ActorOver(_over(self._ref.name, update.reason))
+                        raise ActorOver(over_text(self._ref.name, update.reason))
             raise ActorOver(f"the actor {self._ref.name!r} is over")
 
         following = asyncio.create_task(follow())

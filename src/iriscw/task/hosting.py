@@ -522,6 +522,8 @@ class ActorHost:
             call.task = asyncio.create_task(_awaited(call, None, made.value))
             if call.withdrawn:  # while it was in the thread
                 call.task.cancel()
+                if hasattr(made.value, "close"):  # a coroutine that is not awaited
+                    made.value.close()
         try:
             await asyncio.wait([call.task])
         except asyncio.CancelledError:  # this host ends

@@ -1,4 +1,4 @@
-"""Handles that were unpickled in a task: the client that calls for them."""
+"""Handles that were unpickled in a task: the client that calls for them; and what callers are advised."""
 
 import asyncio
 import threading
@@ -7,8 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from iriscw.client import actors
+from iriscw.client.hosted import advised, over_text
 from iriscw.task.context import TaskContext, entered
 from iriscw.task.environment import AttemptFacts
+from raised import that
 
 PATIENCE_S = 30
 
@@ -35,3 +37,14 @@ def test_the_client_of_an_inline_task_ends_with_it(monkeypatch):
     assert home.closed
     with entered(task):
         assert actors._ambient() is not home
+
+
+def test_a_module_that_the_actor_lacks_is_one_to_send_along(tmp_path, monkeypatch):
+    """If it is a file of the caller's: in the error of a call, and where the actor could not be made."""
+    (tmp_path / "neighbour_of_mine.py").touch()
+    monkeypatch.chdir(tmp_path)
+    words = "No module named 'neighbour_of_mine'"
+    assert that(names="bundle=")(RuntimeError(over_text("one", f"ModuleNotFoundError: {words}")))
+    [note] = advised(ModuleNotFoundError(words)).__notes__
+    assert "bundle=" in note
+    assert over_text("one", "") == "the actor 'one' is over: its job has ended"
