@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ActorGroup as ActorGroup,
         ActorHandle as ActorHandle,
         ActorMethod as ActorMethod,
+        KeyedMethod as KeyedMethod,
     )
     from iriscw.client.client import (
         Client as Client,
@@ -126,6 +127,7 @@ __all__ = [
     "JobFailed",
     "JobState",
     "JobStatus",
+    "KeyedMethod",
     "LogLine",
     "NamespacedResolver",
     "NodeStatus",
@@ -182,6 +184,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "JobFailed": "iriscw.client.errors",
     "JobState": "iriscw.jobs.model",
     "JobStatus": "iriscw.client.model",
+    "KeyedMethod": "iriscw.client.actors",
     "LogLine": "iriscw.client.model",
     "NamespacedResolver": "iriscw.client.resolving",
     "NodeStatus": "iriscw.client.model",

@@ -27,7 +27,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 import iriscw.client.client as _client
 import iriscw.client.nodes as _nodes
 import iriscw.cluster as _cluster
-from iriscw.client.blocking_actors import BlockingActorGroup, BlockingActorHandle, BlockingActorMethod
+from iriscw.client.blocking_actors import (
+    BlockingActorGroup,
+    BlockingActorHandle,
+    BlockingActorMethod,
+    BlockingKeyedMethod,
+)
 from iriscw.client.blocking_job import Job
 from iriscw.client.discovery import Secret
 from iriscw.client.errors import NotConnected
@@ -56,6 +61,7 @@ __all__ = [
     "BlockingActorHandle",
     "BlockingActorMethod",
     "BlockingActorPool",
+    "BlockingKeyedMethod",
     "BlockingResolver",
     "Client",
     "Cluster",
@@ -212,6 +218,7 @@ class Client:
         scheduling_timeout: float | None = None,
         max_restarts: int = 0,
         concurrency: int = 1,
+        snapshot_every: float = 30.0,
         bundle: str | os.PathLike[str] | None = None,
         image: str = "",
         detached: bool = False,
@@ -231,6 +238,7 @@ class Client:
                     scheduling_timeout=scheduling_timeout,
                     max_restarts=max_restarts,
                     concurrency=concurrency,
+                    snapshot_every=snapshot_every,
                     bundle=bundle,
                     image=image,
                     detached=detached,
@@ -252,6 +260,7 @@ class Client:
         scheduling_timeout: float | None = None,
         max_restarts: int = 0,
         concurrency: int = 1,
+        snapshot_every: float = 30.0,
         bundle: str | os.PathLike[str] | None = None,
         image: str = "",
         detached: bool = False,
@@ -272,6 +281,7 @@ class Client:
                     scheduling_timeout=scheduling_timeout,
                     max_restarts=max_restarts,
                     concurrency=concurrency,
+                    snapshot_every=snapshot_every,
                     bundle=bundle,
                     image=image,
                     detached=detached,
@@ -599,5 +609,13 @@ class Cluster:
         return self._loop.call(running.statistics)
 
 
-for _each in (Job, BlockingActorGroup, BlockingActorHandle, BlockingActorMethod, BlockingActorPool, BlockingResolver):
+for _each in (
+    Job,
+    BlockingActorGroup,
+    BlockingActorHandle,
+    BlockingActorMethod,
+    BlockingActorPool,
+    BlockingKeyedMethod,
+    BlockingResolver,
+):
     _each.__module__ = __name__  # they are shown as users import them

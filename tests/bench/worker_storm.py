@@ -35,6 +35,7 @@ from iriscw.controller.doors.workers import WelcomeSettings, WorkerDoor
 from iriscw.controller.errors import NoSuchBundle
 from iriscw.controller.granted_attempts import HeldAttempts
 from iriscw.controller.heartbeats import Heartbeats
+from iriscw.controller.stores.archive import Archive
 from iriscw.controller.stores.logs import LogStore
 from iriscw.controller.stores.payloads import Payloads
 from iriscw.controller.stores.results import ResultStore
@@ -157,7 +158,7 @@ async def _controller(
     stack.push_async_callback(objects.aclose)
     logs = await LogStore.open(folder / "logs")
     results = await ResultStore.open(folder / "results")
-    stores = Stores(logs, results, Payloads(objects, ""), objects, "bundles")
+    stores = Stores(logs, results, Payloads(objects, ""), objects, "bundles", Archive(objects, ["states"]))
     group = GroupConfig(name=GROUP, per_worker=CAPACITY)
     settings = WelcomeSettings("storm", {GROUP: group}, {}, heartbeats=Heartbeats(60_000, 60_000), lease_ms=600_000)
     system = ActorSystem(_fleet(workers), name="storm")

@@ -15,6 +15,7 @@ from kill_cluster import ControllerProcess
 
 import iriscw
 from iriscw import Resources
+from iriscw.client.actor_states import ControllerStates
 from iriscw.client.actors import ActorHandle
 from iriscw.client.hosted import ActorId, HostedCalls
 from iriscw.errors import ActorOver, CallLost, InvalidActor, NoSuchMethod, NotHosted, PermissionDenied
@@ -55,6 +56,29 @@ class Account:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Ledger:
+    """What begins again where its last snapshot was."""
+
+    def __init__(self):
+        self.entries = []
+
+    def add(self, entry):
+        self.entries.append(entry)
+        return len(self.entries)
+
+    def rows(self):
+        yield from self.entries
+
+    def die(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def snapshot(self):
+        return self.entries
+
+    def restore(self, state):
+        self.entries = state
+
+
 async def test_actors_call_each_other(cluster):
     """By handles that are passed on, from threads and loops, though each is in a job of its own."""
     client = cluster.client
@@ -88,6 +112,29 @@ async def test_one_that_fails_is_made_anew(cluster):
         assert (await job.wait()).state is iriscw.JobState.FAILED
         with pytest.raises(ActorOver):
             await handle.add(0)
+
+
+@pytest.mark.slow
+async def test_one_begins_again_where_its_snapshot_was(cluster):
+    """What was called after it is lost, but not what has a key; nothing is left of a job that is forgotten."""
+    client = cluster.client
+    with anyio.fail_after(PATIENCE_S):
+        handle = await client.create_actor(
+            Ledger, name="ledger", resources=SMALL, max_restarts=1, snapshot_every=0, concurrency=1
+        )
+        assert await handle.add.with_key("one")("one") == 1
+        while cluster.statistics().actor_states.kept < 1:  # noqa: ASYNC110 - no event tells of it
+            await anyio.sleep(0.01)
+        with pytest.raises(CallLost):
+            await handle.die()
+        assert await handle.add.with_key("one")("one") == 1
+        assert await handle.add("two") == 2
+        assert [each async for each in handle.rows.stream()] == ["one", "two"]
+        assert cluster.statistics().actor_states.given == 1
+        job = await client.job(handle.job_id)
+        with pytest.raises(PermissionDenied):
+            await ControllerStates(client.method_calls).load()
+        await job.terminate("done")
 
 
 @pytest.mark.slow

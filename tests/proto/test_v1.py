@@ -172,6 +172,8 @@ def test_absent_is_not_zero():
         (v1.AttributeValue, "value", "number", 0),
         (v1.AttributeValue, "value", "text", ""),
         (v1.PutBundleRequest, "part", "data", b""),
+        (v1.PutActorStateRequest, "part", "data", b""),
+        (v1.ActorStatePart, "part", "data", b""),
         (v1.Entrypoint, "kind", "command", v1.Command()),
     ],
 )
@@ -231,6 +233,8 @@ def test_services():
         "ExecTask": "UNARY_STREAM",
         "GetResults": "UNARY_STREAM",
         "PutBundle": "STREAM_UNARY",
+        "PutActorState": "STREAM_UNARY",
+        "GetActorState": "UNARY_STREAM",
         "ListNodeCheckpoints": "UNARY_STREAM",
         "WatchOrder": "UNARY_STREAM",
         "WatchEndpoints": "UNARY_STREAM",

@@ -4,36 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import functools
 import inspect
+import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, overload
 
 import attrs
 
+from iriscw._errors import InvalidArgument
+from iriscw.client.arguments import check_seconds
 from iriscw.client.calls import MethodCalls
-from iriscw.client.hosted import HOME, ActorCalls, ActorId, Answer, HostedCalls, OwnCode
+from iriscw.client.hosted import END, HOME, ActorCalls, ActorId, Answer, HostedCalls, OwnCode
+from iriscw.client.iterators import ArgumentSource, without_iterators
 from iriscw.client.job import Job
 from iriscw.client.submission import is_own_file, own_code_by_value
 from iriscw.hosted.drivers.link import Part
 from iriscw.hosted.errors import InvalidActor, NoSuchMethod
 from iriscw.hosted.frames import FrameKind
-from iriscw.task.context import InsideLoop, NotInTask, context
+from iriscw.hosted.model import MAX_KEY_CHARS
+from iriscw.task.context import InsideLoop, NotInTask, context, when_left
 from iriscw.task.passing import passed
+
+log = logging.getLogger("iriscw.client")
 
 T = TypeVar("T")
 R = TypeVar("R")
+V = TypeVar("V")
+R_co = TypeVar("R_co", covariant=True)
 P = ParamSpec("P")
 
 OWN_NAMES: Final = ("job_id", "method", "name", "wait_ready")
 """Of a handle: no actor can have methods that are called so."""
 
 MAX_CONCURRENCY: Final = 256
+
+PATIENCE_S: Final = 60.0
+"""For how long a call with a key is sent again, if nobody says it: a worker that is lost is replaced within it."""
 
 
 class ActorFuture(Generic[R]):
@@ -86,17 +98,17 @@ class ActorFuture(Generic[R]):
 
 
 @attrs.frozen
-class ActorMethod(Generic[P, R]):
+class ActorMethod(Generic[P, R_co]):
     """A method of a hosted actor: ``await handle.method(x)``."""
 
     _handle: ActorHandle[Any]
     name: str
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         """Call it, and wait for its value; raises what it raises, and as :class:`ActorHandle` says."""
         return self._handle._awaited(self.name, args, kwargs)
 
-    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R]:
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R_co]:
         """Call it, and go on: the future has its value. Works in any thread."""
         return self._handle._begun(self.name, args, kwargs)
 
@@ -105,7 +117,67 @@ class ActorMethod(Generic[P, R]):
 
         What the method raises stands in the actor's log.
         """
-        return self._handle._begun(self.name, args, kwargs, tell=True)
+        return self._handle._told(self.name, args, kwargs)
+
+    def with_key(self, key: str, *, patience_s: float = PATIENCE_S) -> KeyedMethod[P, R_co]:
+        """Return the method with a key, by which the actor knows the call: if it is lost, it is sent again.
+
+        The actor runs the call once for as long as its process lives, whoever sends it, and keeps the answer, of the
+        last 10,000 keys. An actor that was made anew knows the keys that its snapshot has, and no others.
+
+        Args:
+            key: of this call, and of no other call of this actor; 256 characters at most.
+            patience_s: for how many seconds from the call it may be sent again; then a lost call raises ``CallLost``.
+
+        A call raises, beside what :class:`ActorHandle` says:
+
+        * ``CallKeyReused``: another method was called with this key.
+        * ``AnswerNotKept``: the call ran, and what came of it was too much to keep.
+
+        Raises:
+            InvalidArgument: it is no key, or no time.
+        """
+        _check_key(key)
+        check_seconds("patience_s", patience_s)
+        if not 0 <= patience_s < float("inf"):
+            raise InvalidArgument(f"patience_s: {patience_s!r} is not a number of seconds from 0")
+        return KeyedMethod(self._handle, self.name, key, patience_s)
+
+    @overload
+    def stream(
+        self: ActorMethod[P, AsyncIterator[V]], *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncGenerator[V, None]: ...
+
+    @overload
+    def stream(self: ActorMethod[P, Iterator[V]], *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[V, None]: ...
+
+    def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        """Iterate over what the method yields: ``async for item in handle.rows.stream(5)``.
+
+        The call is made when the first item is asked for. The actor makes at most 16 items, or 16 MiB of them, that
+        were not taken. Who stops reading, or is cancelled, closes the method's generator; a reader that is neither
+        finished nor closed keeps it, and its turn. What the method raises is raised after the items before it, and so
+        is ``CallLost``.
+        """
+        return self._handle._streamed(self.name, args, kwargs)
+
+
+@attrs.frozen
+class KeyedMethod(Generic[P, R_co]):
+    """A method that is called with a key: ``await handle.add.with_key("order 7")(5)``."""
+
+    _handle: ActorHandle[Any]
+    name: str
+    key: str
+    patience_s: float
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        """Call it, and wait for its value; raises as :meth:`ActorMethod.with_key` says."""
+        return self._handle._awaited_keyed(self, args, kwargs)
+
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R_co]:
+        """Call it, and go on: the future has its value. Works in any thread."""
+        return self._handle._begun_keyed(self, args, kwargs)
 
 
 class ActorHandle(Generic[T]):
@@ -197,30 +269,101 @@ class ActorHandle(Generic[T]):
     # Calls
 
     async def _awaited(self, name: str, args: Any, kwargs: Any) -> Any:
-        return await self._called(FrameKind.CALL, self._packed(name, args, kwargs))
+        sources: list[ArgumentSource] = []
+        return await self._called(FrameKind.CALL, self._packed(name, args, kwargs, sources), sources)
 
-    def _begun(self, name: str, args: Any, kwargs: Any, *, tell: bool = False) -> ActorFuture[Any]:
-        return self._started(FrameKind.TELL if tell else FrameKind.CALL, self._packed(name, args, kwargs))
+    def _begun(self, name: str, args: Any, kwargs: Any) -> ActorFuture[Any]:
+        sources: list[ArgumentSource] = []
+        return self._started(FrameKind.CALL, self._packed(name, args, kwargs, sources), sources)
+
+    def _keyed(self, method: KeyedMethod[..., Any], args: Any, kwargs: Any) -> list[Part]:
+        name, *passed_parts = self._packed(method.name, args, kwargs)
+        return [name, method.key.encode(), *passed_parts]
+
+    async def _awaited_keyed(self, method: KeyedMethod[..., Any], args: Any, kwargs: Any) -> Any:
+        parts = self._keyed(method, args, kwargs)
+        home, calls = self._found()
+        if asyncio.get_running_loop() is home.loop:
+            return await calls.call_keyed(parts, method.patience_s)
+        calling = asyncio.run_coroutine_threadsafe(calls.call_keyed(parts, method.patience_s), home.loop)
+        return await asyncio.wrap_future(calling)
+
+    def _begun_keyed(self, method: KeyedMethod[..., Any], args: Any, kwargs: Any) -> ActorFuture[Any]:
+        parts = self._keyed(method, args, kwargs)
+        home, calls = self._found()
+        if _running_loop() is home.loop:
+            return ActorFuture(home.loop.create_task(_answered(calls, calls.begin_keyed(parts, method.patience_s))))
+        return ActorFuture(asyncio.run_coroutine_threadsafe(calls.call_keyed(parts, method.patience_s), home.loop))
+
+    def _told(self, name: str, args: Any, kwargs: Any) -> ActorFuture[Any]:
+        return self._started(FrameKind.TELL, self._packed(name, args, kwargs))
 
     def _ready(self) -> ActorFuture[Any]:
         return self._started(None, [])
 
-    def _packed(self, name: str, args: Any, kwargs: Any) -> list[Part]:
+    def _packed(self, name: str, args: Any, kwargs: Any, sources: list[ArgumentSource] | None = None) -> list[Part]:
         """Pickle a call where it is made: what becomes of the arguments after that is of no consequence."""
-        return [name.encode(), *passed((tuple(args), dict(kwargs)), self._own_code)]
+        args, kwargs = tuple(args), dict(kwargs)
+        if sources is not None:
+            args, kwargs = without_iterators(args, kwargs, self._own_code, sources)
+        return [name.encode(), *passed((args, kwargs), self._own_code)]
 
-    async def _called(self, kind: FrameKind | None, parts: list[Part]) -> Any:
+    async def _called(self, kind: FrameKind | None, parts: list[Part], sources: Sequence[ArgumentSource] = ()) -> Any:
         home, calls = self._found()
         if asyncio.get_running_loop() is home.loop:
-            return await calls.call(kind, parts)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(calls.call(kind, parts), home.loop))
+            return await calls.call(kind, parts, sources)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(calls.call(kind, parts, sources), home.loop))
 
-    def _started(self, kind: FrameKind | None, parts: list[Part]) -> ActorFuture[Any]:
+    def _started(
+        self, kind: FrameKind | None, parts: list[Part], sources: Sequence[ArgumentSource] = ()
+    ) -> ActorFuture[Any]:
         """Have a call stand in line, and go on."""
         home, calls = self._found()
         if _running_loop() is home.loop:
-            return ActorFuture(home.loop.create_task(_answered(calls, calls.begin(kind, parts))))
-        return ActorFuture(asyncio.run_coroutine_threadsafe(calls.call(kind, parts), home.loop))
+            return ActorFuture(home.loop.create_task(_answered(calls, calls.begin(kind, parts, sources))))
+        return ActorFuture(asyncio.run_coroutine_threadsafe(calls.call(kind, parts, sources), home.loop))
+
+    def _streamed(self, name: str, args: Any, kwargs: Any) -> AsyncGenerator[Any, None]:
+        sources: list[ArgumentSource] = []
+        return self._items(self._packed(name, args, kwargs, sources), sources)
+
+    async def _items(self, parts: list[Part], sources: list[ArgumentSource]) -> AsyncGenerator[Any, None]:
+        home, calls = self._found()
+        stream, here = calls.stream(parts, sources), asyncio.get_running_loop() is home.loop
+        try:
+            while True:
+                if here:
+                    item = await stream.next()
+                else:
+                    item = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(stream.next(), home.loop))
+                if item is END:
+                    return
+                yield item
+        finally:
+            _on_loop(home.loop, stream.close)
+
+    def _iterated(self, name: str, args: Any, kwargs: Any) -> Generator[Any, None, None]:
+        """As :meth:`_streamed`, for a thread without an event loop."""
+        sources: list[ArgumentSource] = []
+        return self._items_waited_for(self._packed(name, args, kwargs, sources), sources)
+
+    def _items_waited_for(self, parts: list[Part], sources: list[ArgumentSource]) -> Generator[Any, None, None]:
+        home, calls = self._found()
+        stream = calls.stream(parts, sources)
+        try:
+            while True:
+                if _running_loop() is not None:
+                    raise InsideLoop("`for` would hold up the event loop that runs here: use the async client")
+                coming = asyncio.run_coroutine_threadsafe(stream.next(), home.loop)
+                try:
+                    item = coming.result()
+                finally:
+                    coming.cancel()
+                if item is END:
+                    return
+                yield item
+        finally:
+            _on_loop(home.loop, stream.close)
 
     def _connected(self) -> bool:
         return self._found()[1].connected
@@ -228,6 +371,15 @@ class ActorHandle(Generic[T]):
     def _found(self) -> tuple[HostedCalls, ActorCalls]:
         home = self._home if self._home is not None else ambient_calls()
         return home, home.of(self._ref)
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    """Have a function called on a loop, if that has not ended: then all is closed."""
+    if _running_loop() is loop:
+        function()
+        return
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function)
 
 
 async def _answered(calls: ActorCalls, answer: asyncio.Future[Answer]) -> Any:
@@ -306,14 +458,7 @@ def methods_of(kind: type[Any]) -> tuple[str, ...]:
     taken = [name for name in names if name in OWN_NAMES]
     if taken:
         raise InvalidActor(f"{kind.__qualname__}.{taken[0]}: a handle has a {taken[0]!r} of its own; call it otherwise")
-    yielding = [name for name in names if _yields(getattr(kind, name))]
-    if yielding:
-        raise InvalidActor(f"{kind.__qualname__}.{yielding[0]} yields: a method of a hosted actor returns its values")
     return tuple(names)
-
-
-def _yields(method: object) -> bool:
-    return inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method)
 
 
 def own_code_of(kind: type[Any]) -> OwnCode | None:
@@ -332,6 +477,11 @@ def check_concurrency(concurrency: object) -> None:
         raise InvalidActor(f"concurrency: {concurrency!r:.64} is not a number from 1 to {MAX_CONCURRENCY}")
 
 
+def _check_key(key: object) -> None:
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS or not key.isprintable():
+        raise InvalidArgument(f"with_key: {key!r:.64} is not a text of 1 to {MAX_KEY_CHARS} printable characters")
+
+
 def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
@@ -344,13 +494,13 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 class _Ambient:
-    """The loop behind such handles, and a client for each task in this process."""
+    """The loop behind such handles, and a client for each task in this process until that is over."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._homes: dict[str, HostedCalls] = {}
-        self._open = AsyncExitStack()
+        self._holding: dict[asyncio.Task[None], None] = {}
 
     def home(self) -> HostedCalls:
         """Return the calls of the task that runs here; its client is opened when the first call needs it."""
@@ -364,14 +514,40 @@ class _Ambient:
                 threading.Thread(target=self._loop.run_forever, name="iriscw handles", daemon=True).start()
             found = self._homes.get(whose)
             if found is None:
-                found = self._homes[whose] = HostedCalls(self._opened, self._loop)
+                over = asyncio.Event()
+                found = self._homes[whose] = HostedCalls(functools.partial(self._opened, over), self._loop)
+                when_left(functools.partial(self._left, whose, over))
             return found
 
-    async def _opened(self) -> MethodCalls:
+    def _left(self, whose: str, over: asyncio.Event) -> None:
+        """Close the client of an inline task that is over."""
+        with self._lock:
+            home = self._homes.pop(whose)
+        home.loop.call_soon_threadsafe(home.close)
+        home.loop.call_soon_threadsafe(over.set)
+
+    async def _opened(self, over: asyncio.Event) -> MethodCalls:
+        opened: asyncio.Future[MethodCalls] = asyncio.get_running_loop().create_future()
+        holding = asyncio.create_task(self._hold(opened, over))
+        self._holding[holding] = None
+        holding.add_done_callback(self._holding.pop)
+        return await opened
+
+    @staticmethod
+    async def _hold(opened: asyncio.Future[MethodCalls], over: asyncio.Event) -> None:
+        """Keep a client open, in the one task that may enter and leave it."""
         from iriscw.client.client import connect
 
-        # Lasts as long as the process: whoever unpickled a handle may call at any time.
-        return (await self._open.enter_async_context(connect())).method_calls
+        try:
+            async with connect() as client:
+                if not opened.done():
+                    opened.set_result(client.method_calls)
+                await over.wait()
+        except Exception as error:
+            if opened.done():
+                log.warning("the client of an earlier task did not close well", exc_info=True)
+            else:
+                opened.set_exception(error)
 
 
 _HOMES: dict[int, _Ambient] = {}

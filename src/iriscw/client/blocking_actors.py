@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import attrs
 
-from iriscw.client.actors import ActorFuture, ActorGroup, ActorHandle, ActorMethod
+from iriscw.client.actors import PATIENCE_S, ActorFuture, ActorGroup, ActorHandle, ActorMethod, KeyedMethod
 
 T = TypeVar("T")
 R = TypeVar("R")
+V = TypeVar("V")
+R_co = TypeVar("R_co", covariant=True)
 P = ParamSpec("P")
 
 
@@ -24,22 +26,55 @@ def waited(future: ActorFuture[R]) -> R:
 
 
 @attrs.frozen
-class BlockingActorMethod(Generic[P, R]):
+class BlockingActorMethod(Generic[P, R_co]):
     """:class:`iriscw.ActorMethod` for scripts: ``handle.method(x)``."""
 
-    _method: ActorMethod[P, R]
+    _method: ActorMethod[P, R_co]
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call it, and wait for its value; errors as :class:`iriscw.ActorHandle` says."""
         return waited(self._method.remote(*args, **kwargs))
 
-    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R]:
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R_co]:
         """Call it, and go on: ``result()`` of the future has its value."""
         return self._method.remote(*args, **kwargs)
 
     def tell(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Call it, and return when the call waits in the actor's mailbox; errors as :meth:`iriscw.ActorMethod.tell`."""
         waited(self._method.tell(*args, **kwargs))
+
+    def with_key(self, key: str, *, patience_s: float = PATIENCE_S) -> BlockingKeyedMethod[P, R_co]:
+        """Return the method with a key, by which a lost call is sent again: :meth:`iriscw.ActorMethod.with_key`."""
+        return BlockingKeyedMethod(self._method.with_key(key, patience_s=patience_s))
+
+    @overload
+    def stream(
+        self: BlockingActorMethod[P, AsyncIterator[V]], *args: P.args, **kwargs: P.kwargs
+    ) -> Generator[V, None, None]: ...
+
+    @overload
+    def stream(
+        self: BlockingActorMethod[P, Iterator[V]], *args: P.args, **kwargs: P.kwargs
+    ) -> Generator[V, None, None]: ...
+
+    def stream(self, *args: Any, **kwargs: Any) -> Generator[Any, None, None]:
+        """Iterate over what the method yields, as :meth:`iriscw.ActorMethod.stream`: ``for item in ...``."""
+        return self._method._handle._iterated(self._method.name, args, kwargs)
+
+
+@attrs.frozen
+class BlockingKeyedMethod(Generic[P, R_co]):
+    """:class:`iriscw.KeyedMethod` for scripts: ``handle.add.with_key("order 7")(5)``."""
+
+    _method: KeyedMethod[P, R_co]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call it, and wait for its value; errors as :meth:`iriscw.ActorMethod.with_key` says."""
+        return waited(self._method.remote(*args, **kwargs))
+
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> ActorFuture[R_co]:
+        """Call it, and go on: ``result()`` of the future has its value."""
+        return self._method.remote(*args, **kwargs)
 
 
 class BlockingActorHandle(Generic[T]):

@@ -51,6 +51,7 @@ class ActorCreation:
         scheduling_timeout: float | None = None,
         max_restarts: int = 0,
         concurrency: int = 1,
+        snapshot_every: float = 30.0,
         bundle: str | os.PathLike[str] | None = None,
         image: str = "",
         detached: bool = False,
@@ -71,9 +72,11 @@ class ActorCreation:
             constraints: which workers will do, as :meth:`submit`.
             priority: ``production``, ``interactive`` or ``batch``.
             scheduling_timeout: seconds that it may wait for a worker.
-            max_restarts: how often it may be made anew after its process failed; it begins with nothing. What is lost
-                to the infrastructure does not count.
+            max_restarts: how often it may be made anew after its process failed. What is lost to the infrastructure
+                does not count. If the class has ``snapshot(self)`` and ``restore(self, state)`` it begins with its last
+                snapshot, else with nothing.
             concurrency: how many calls run at once. With 1 all but ``async`` methods run in one and the same thread.
+            snapshot_every: seconds between two snapshots of a class that has both; there is none while nobody calls.
             bundle: a folder whose files it finds in its working folder.
             image: what it runs in, as :meth:`submit`.
             detached: go on when the job ends whose task creates it.
@@ -86,11 +89,13 @@ class ActorCreation:
         """
         methods, own_code = methods_of(kind), own_code_of(kind)
         check_concurrency(concurrency)
+        _check_snapshot_every(snapshot_every)
         check_call(kind, args, kwargs)
         job = await self.submit(
             host_actor,
             passed_whole((kind, args, kwargs), own_code),
             concurrency,
+            snapshot_every,
             name=name,
             resources=resources,
             environment=environment,
@@ -122,6 +127,7 @@ class ActorCreation:
         scheduling_timeout: float | None = None,
         max_restarts: int = 0,
         concurrency: int = 1,
+        snapshot_every: float = 30.0,
         bundle: str | os.PathLike[str] | None = None,
         image: str = "",
         detached: bool = False,
@@ -141,6 +147,7 @@ class ActorCreation:
             scheduling_timeout: of each.
             max_restarts: of each.
             concurrency: of each.
+            snapshot_every: of each.
             bundle: of each.
             image: of each.
             detached: of each.
@@ -169,6 +176,7 @@ class ActorCreation:
                         scheduling_timeout=scheduling_timeout,
                         max_restarts=max_restarts,
                         concurrency=concurrency,
+                        snapshot_every=snapshot_every,
                         bundle=bundle,
                         image=image,
                         detached=detached,
@@ -202,3 +210,8 @@ class ActorCreation:
     def close_calls(self) -> None:
         """End the connections to hosted actors. Not for users: the end of the block does it."""
         close_calls(self._calls)
+
+
+def _check_snapshot_every(seconds: object) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+        raise InvalidArgument(f"snapshot_every: {seconds!r:.64} is not a number of seconds from 0")

@@ -1,7 +1,8 @@
 """Calls of hosted actors: finds where an actor is, keeps one connection to it, and sends what is called.
 
 A call waits until its actor is there, however long that takes: whoever does not want to wait cancels. Once it was sent
-it is never sent again, so each call runs once at most. Calls made one after the other on one event loop begin in that
+it is never sent again, so each call runs once at most; but one with a key, which the actor runs once however often it
+is sent. Calls made one after the other on one event loop begin in that
 order.
 """
 
@@ -12,31 +13,24 @@ import itertools
 import logging
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
 import attrs
 
-from iriscw._errors import IriscwError
+from iriscw.client.advice import advice
 from iriscw.client.calls import MethodCalls
 from iriscw.client.errors import ClientClosed
+from iriscw.client.iterators import ArgumentSource
 from iriscw.hosted.drivers.link import CallerLink, Part
-from iriscw.hosted.errors import (
-    ActorOver,
-    CallFailed,
-    CallLost,
-    CallRefused,
-    CallTooLarge,
-    PythonDiffers,
-    RemoteTraceback,
-)
-from iriscw.hosted.frames import FrameKind
+from iriscw.hosted.drivers.streams import StreamArrivals
+from iriscw.hosted.errors import ActorOver, CallLost, CallRefused, CallTooLarge, PythonDiffers
+from iriscw.hosted.frames import RESULT_STREAM, FrameKind, read_more, read_stream, written_more
 from iriscw.hosted.model import WINDOW, ActorPlace
 from iriscw.proto.iriscw.v1 import HostedActorUpdate, JobRef, WatchHostedActorRequest
-from iriscw.task.passing import received
-from iriscw.task.result import load_result, read_result_summary
+from iriscw.task.passing import failure, received
 
 log = logging.getLogger("iriscw.client")
 
@@ -100,16 +94,43 @@ class _Outgoing:
     kind: FrameKind | None
     parts: list[Part]
     future: asyncio.Future[Answer]
+    sources: Sequence[ArgumentSource] = ()
+    """Iterators among the arguments."""
+    arrivals: StreamArrivals | None = None
+    """Of a stream: what the method yields."""
+    patience_s: float = 0.0
+    """For how long a call with a key may be sent again."""
+    patience: asyncio.TimerHandle | None = None
+    """Ends when it is not sent again any more."""
+    lost: bool = False
     sent: tuple[_CallLink, int] | None = None
     """Where it was sent, and under which number."""
+
+    def send(self, kind: FrameKind, parts: Sequence[Part]) -> None:
+        """Send what is of the call's streams."""
+        if self.sent is not None:
+            link, number = self.sent
+            link.send(kind, number, parts)
+
+    def over(self, future: asyncio.Future[Answer]) -> None:
+        """Close the iterators among the arguments; tell the actor if nobody waits for the call any more."""
+        for each in self.sources:
+            each.close()
+        if self.patience is not None:
+            self.patience.cancel()
+        if future.cancelled() and self.sent is not None:
+            link, number = self.sent
+            if link.waiting.pop(number, None) is not None and self.kind is not FrameKind.TELL:
+                link.send(FrameKind.CANCEL, number)
 
 
 class _CallLink(CallerLink):
     """A connection with the calls that wait for an answer on it."""
 
-    def __init__(self, key: bytes, pump: Callable[[], None]) -> None:
+    def __init__(self, key: bytes, pump: Callable[[], None], lose: Callable[[Sequence[_Outgoing], str], None]) -> None:
         super().__init__(key)
-        self.waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._lose = lose
+        self.waiting: dict[int, _Outgoing] = {}
         self._numbers = itertools.count(1)
         self._pump = pump
 
@@ -127,14 +148,31 @@ class _CallLink(CallerLink):
         assert call.kind is not None
         number = next(self._numbers)
         self.send(call.kind, number, call.parts)
-        self.waiting[number], call.sent, call.parts = call.future, (self, number), []
+        self.waiting[number], call.sent = call, (self, number)
+        if call.patience is None:
+            call.parts = []
 
     def take_frame(self, kind: FrameKind, call: int, parts: list[memoryview]) -> None:
-        """Give an answer to who waits for it."""
-        future = self.waiting.pop(call, None)
-        if future is not None and not future.done():
-            future.set_result((kind, parts))
+        """Give an answer, or what is of a stream, to who waits for it."""
+        if kind is FrameKind.ITEM or kind is FrameKind.MORE:
+            self._take_of_stream(kind, self.waiting.get(call), parts)
+            return
+        found = self.waiting.pop(call, None)
+        if found is not None and not found.future.done():
+            found.future.set_result((kind, parts))
         self._pump()
+
+    @staticmethod
+    def _take_of_stream(kind: FrameKind, call: _Outgoing | None, parts: list[memoryview]) -> None:
+        if call is None:  # it was taken back
+            return
+        if kind is FrameKind.ITEM and call.arrivals is not None and read_stream(parts) == RESULT_STREAM:
+            call.arrivals.put(parts[1:])
+            return
+        stream, count = read_more(parts)
+        if not 0 < stream <= len(call.sources):
+            raise CallRefused("what came is of no stream of this call")
+        call.sources[stream - 1].more(count, call.send)
 
     def resume_writing(self) -> None:
         """Send what waited for the other side to read."""
@@ -144,32 +182,22 @@ class _CallLink(CallerLink):
     def ended(self) -> None:
         """Tell all who wait that nobody knows what became of their calls."""
         waiting, self.waiting = self.waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(CallLost(f"the connection to the actor broke: {self.error or 'it was closed'}"))
+        why = f"the connection to the actor broke: {self.error or 'it was closed'}"
+        self._lose([each for each in waiting.values() if not each.future.done()], why)
         self._pump()
 
 
-def _failure(data: bytes) -> Exception:
-    """Return what a caller is told of an error in the actor."""
-    try:
-        summary = read_result_summary(data)
-    except IriscwError as damage:
-        return CallFailed(f"the actor's answer cannot be read: {damage}")
-    error: object
-    try:
-        error, text = load_result(data), f"{summary.error_type}: {summary.message}"
-    except Exception as unreadable:  # noqa: BLE001 - a class of the user's may raise anything
-        error = None
-        text = f"{summary.error_type}: {summary.message} (it cannot be read here: {type(unreadable).__name__})"
-    # What a future cannot hold, or what would end a task or the process, is told as ours.
-    whole = isinstance(error, Exception) and not isinstance(error, StopIteration)
-    raised = error if whole and isinstance(error, Exception) else CallFailed(text, error_type=summary.error_type)
-    try:
-        raised.__cause__ = RemoteTraceback(summary.traceback)
-    except Exception:  # noqa: BLE001 - a class of the user's may allow nothing
-        return CallFailed(text, error_type=summary.error_type)
-    return raised
+def over_text(name: str, reason: str) -> str:
+    """Say that an actor is over, why, and what to do if that is known."""
+    text, hint = f"the actor {name!r} is over: {reason or 'its job has ended'}", advice(reason)
+    return f"{text}; {hint}" if hint else text
+
+
+def advised(error: Exception) -> Exception:
+    """Say what to do about a module of the caller's that the actor does not have."""
+    if isinstance(error, ModuleNotFoundError) and (hint := advice(str(error))):
+        error.add_note(hint)
+    return error
 
 
 class ActorCalls:
@@ -193,21 +221,74 @@ class ActorCalls:
         """Whether a call would be sent now, as far as is known."""
         return self._link is not None and not self._link.closed
 
-    def begin(self, kind: FrameKind | None, parts: list[Part]) -> asyncio.Future[Answer]:
+    def begin(
+        self, kind: FrameKind | None, parts: list[Part], sources: Sequence[ArgumentSource] = ()
+    ) -> asyncio.Future[Answer]:
         """Let a call stand in line; the future has its answer. Cancelling the future takes it back.
+
+        Args:
+            kind: of call; None only waits for the connection.
+            parts: the method's name, and what was passed.
+            sources: iterators among the arguments.
 
         Raises:
             ClientClosed: the client was closed.
         """
-        if self._closed:
-            raise ClientClosed("the client of this handle has been closed")
-        call = _Outgoing(kind, parts, asyncio.get_running_loop().create_future())
-        call.future.add_done_callback(lambda future: self._taken_back(call) if future.cancelled() else None)
-        self._line.append(call)
-        self._pump()
+        call = _Outgoing(kind, parts, asyncio.get_running_loop().create_future(), sources)
+        self._begin(call)
         return call.future
 
-    async def call(self, kind: FrameKind | None, parts: list[Part]) -> Any:
+    def _begin(self, call: _Outgoing) -> None:
+        if self._closed:
+            raise ClientClosed("the client of this handle has been closed")
+        call.future.add_done_callback(call.over)
+        self._line.append(call)
+        self._pump()
+
+    def stream(self, parts: list[Part], sources: Sequence[ArgumentSource] = ()) -> YieldedItems:
+        """Return what a method yields; the call stands in line from the first item that is asked for."""
+        return YieldedItems(self, parts, sources)
+
+    def begin_stream(self, parts: list[Part], sources: Sequence[ArgumentSource]) -> _Outgoing:
+        """Let the call of a stream stand in line; raises as :meth:`begin`."""
+        call = _Outgoing(FrameKind.STREAM, parts, asyncio.get_running_loop().create_future(), sources)
+        arrivals = StreamArrivals(lambda count: call.send(FrameKind.MORE, [written_more(RESULT_STREAM, count)]))
+        call.arrivals = arrivals
+        call.future.add_done_callback(lambda future: arrivals.end())
+        self._begin(call)
+        return call
+
+    def begin_keyed(self, parts: list[Part], patience_s: float) -> asyncio.Future[Answer]:
+        """Let a call with a key stand in line, and send it again for so many seconds; else as :meth:`begin`."""
+        loop = asyncio.get_running_loop()
+        call = _Outgoing(FrameKind.KEYED, parts, loop.create_future(), patience_s=patience_s)
+        call.patience = loop.call_later(patience_s, self._given_up, call)
+        self._begin(call)
+        return call.future
+
+    async def call_keyed(self, parts: list[Part], patience_s: float) -> Any:
+        """Make a call with a key; as :meth:`call`."""
+        return self.read(*await self.begin_keyed(parts, patience_s))
+
+    @staticmethod
+    def _given_up(call: _Outgoing) -> None:
+        """Send a call again no more: it fails if it is lost from now on, or was and waits to be sent again."""
+        call.patience = None
+        if call.lost and call.sent is None and not call.future.done():
+            call.future.set_exception(CallLost(f"the call was lost, and not sent again within {call.patience_s:g} s"))
+
+    def _lose(self, calls: Sequence[_Outgoing], why: str) -> None:
+        """Put calls with keys in front of the line; those who wait for the others are told."""
+        again: list[_Outgoing] = []
+        for call in calls:
+            if call.patience is not None and not self._closed:
+                call.sent, call.lost = None, True
+                again.append(call)
+            else:
+                call.future.set_exception(CallLost(why))
+        self._line.extendleft(reversed(again))
+
+    async def call(self, kind: FrameKind | None, parts: list[Part], sources: Sequence[ArgumentSource] = ()) -> Any:
         """Make a call and give its value; a tell gives None as soon as the call waits in the mailbox.
 
         Raises:
@@ -218,7 +299,7 @@ class ActorCalls:
             ClientClosed: the client was closed.
             Exception: what the method raised.
         """
-        return self.read(*await self.begin(kind, parts))
+        return self.read(*await self.begin(kind, parts, sources))
 
     def read(self, kind: FrameKind, parts: list[memoryview]) -> Any:
         """Return the value that an answer has, or raise the error."""
@@ -226,16 +307,8 @@ class ActorCalls:
             return None
         with at_home(self._home):
             if kind is FrameKind.FAILED:
-                raise _failure(bytes(parts[0]) if parts else b"")
+                raise advised(failure(bytes(parts[0]) if parts else b""))
             return received(parts)
-
-    @staticmethod
-    def _taken_back(call: _Outgoing) -> None:
-        """Tell the actor that nobody waits for a call any more."""
-        if call.sent is not None:
-            link, number = call.sent
-            if link.waiting.pop(number, None) is not None and call.kind is FrameKind.CALL:
-                link.send(FrameKind.CANCEL, number)
 
     def _pump(self) -> None:
         """Send what can be sent now, from the front of the line."""
@@ -286,7 +359,7 @@ class ActorCalls:
                     latest = update
                     news.set()
                     if update.over:
-                        raise ActorOver(f"the actor {self._ref.name!r} is over: {update.reason or 'its job has ended'}")
+                        raise ActorOver(over_text(self._ref.name, update.reason))
             raise ActorOver(f"the actor {self._ref.name!r} is over")
 
         following = asyncio.create_task(follow())
@@ -330,7 +403,7 @@ class ActorCalls:
         try:
             async with asyncio.timeout(DIAL_S):
                 _, link = await asyncio.get_running_loop().create_connection(
-                    lambda: _CallLink(place.call_key, self._pump), place.host, place.port
+                    lambda: _CallLink(place.call_key, self._pump, self._lose), place.host, place.port
                 )
                 await link.greeted
             answers = True
@@ -354,6 +427,37 @@ class ActorCalls:
         self._line.clear()
         if self._link is not None:
             self._link.close()
+
+
+END: Final = object()
+"""Comes after the last item."""
+
+
+class YieldedItems:
+    """What one call of a method yields, on the event loop of its home. See :meth:`ActorCalls.stream`."""
+
+    def __init__(self, calls: ActorCalls, parts: list[Part], sources: Sequence[ArgumentSource]) -> None:
+        self._calls = calls
+        self._parts = parts
+        self._sources = sources
+        self._call: _Outgoing | None = None
+
+    async def next(self) -> Any:
+        """Return the next item, or :data:`END`; raises what the method raises, and as :meth:`ActorCalls.call`."""
+        if self._call is None:
+            parts, self._parts = self._parts, []
+            self._call = self._calls.begin_stream(parts, self._sources)
+        assert self._call.arrivals is not None
+        item = await self._call.arrivals.next()
+        if item is not None:
+            return self._calls.read(FrameKind.REPLY, item)
+        kind, parts_at_end = self._call.future.result()
+        return self._calls.read(kind, parts_at_end) if kind is FrameKind.FAILED else END
+
+    def close(self) -> None:
+        """Read no more: the actor's generator is closed."""
+        if self._call is not None:
+            self._call.future.cancel()
 
 
 class HostedCalls:

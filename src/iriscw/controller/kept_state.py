@@ -18,7 +18,7 @@ from iriscw.config.model import ClusterConfig, Durability
 from iriscw.controller import settings
 from iriscw.controller.errors import OwnershipUnclear
 from iriscw.controller.ordered_exit import uncut
-from iriscw.controller.stores.archive import RESULTS, Archive, folders
+from iriscw.controller.stores.archive import RESULTS, STATES, Archive, folders
 from iriscw.controller.stores.logs import LogLimits, LogStore
 from iriscw.controller.stores.payloads import Payloads
 from iriscw.controller.stores.replica_store import open_vault
@@ -84,7 +84,10 @@ async def open_state(
     url = bundle_prefix or _beside_journal(config, folder)
     objects = await stack.enter_async_context(_object_store(url, open_store))
     results = await _open_results(folder, replica, objects if bundle_prefix or replica is not None else None)
-    return KeptState(journal, replica, Stores(logs, results, Payloads(objects, ""), objects, BUNDLE_PREFIX))
+    head = "" if replica is None else replica.head.journal
+    states = Archive(objects, await anyio.to_thread.run_sync(folders, folder, STATES, head))
+    stores = Stores(logs, results, Payloads(objects, ""), objects, BUNDLE_PREFIX, states)
+    return KeptState(journal, replica, stores)
 
 
 async def _open_replica(stack: AsyncExitStack, config: ClusterConfig, open_store: StoreFactory) -> Replica | None:

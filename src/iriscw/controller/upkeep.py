@@ -1,7 +1,7 @@
 """Drop what belongs to forgotten jobs.
 
-Logs and results live as long as their jobs are listed. When jobs have ended, those that the registry has forgotten are
-found by asking it, and their files are removed. Until then the stores' own limits hold.
+Logs, results and snapshots of hosted actors live as long as their jobs are listed. When jobs have ended, those that the
+registry has forgotten are found by asking it, and their files are removed. Until then the stores' own limits hold.
 
 What is in an object store another controller may have written, if that has taken the journal over and we do not know
 yet: to us its jobs would look forgotten. Therefore it is made sure of, *after* what is there was listed, that nobody
@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from iriscw.controller.doors.access import Access
+from iriscw.controller.stores.archive import Archive
 from iriscw.controller.stores.logs import LogStore
 from iriscw.controller.stores.results import ResultStore
 from iriscw.jobs.messages import MAX_PAGE, JobChanged, JobPage, ListJobs
@@ -31,6 +32,7 @@ class JobSweep:
         access: asks the registry.
         logs: to be tidied.
         results: to be tidied.
+        states: of hosted actors; to be tidied.
         finished: ended jobs that stay listed; with fewer ends than that nothing was forgotten.
         confirm: returns if it is certain that nobody else has taken the journal over up to now, and raises an
             ``OperationError`` otherwise.
@@ -41,12 +43,14 @@ class JobSweep:
         access: Access,
         logs: LogStore,
         results: ResultStore,
+        states: Archive,
         finished: int,
         confirm: Callable[[], Awaitable[None]],
     ) -> None:
         self._access = access
         self._logs = logs
         self._results = results
+        self._states = states
         self._confirm = confirm
         self._sweep_after = min(SWEEP_AFTER, max(1, finished))
         self._ended = self._sweep_after  # the first round sweeps what an earlier controller left
@@ -74,7 +78,7 @@ class JobSweep:
         Raises:
             OperationError: nobody can say now which they are.
         """
-        stored = dict.fromkeys([*self._logs.jobs(), *await self._results.jobs()])
+        stored = dict.fromkeys([*self._logs.jobs(), *await self._results.jobs(), *await self._states.jobs()])
         listed: dict[str, None] = {}
         over: list[str] = []
         token = ""
@@ -95,6 +99,7 @@ class JobSweep:
         for job_id in gone:
             await self._logs.forget(job_id)
             await self._results.forget(job_id)
+            await self._states.forget(job_id)
 
     async def _exists(self, job_id: str) -> bool:
         """Ask again: a job that was submitted while the pages were read is on none of them."""

@@ -21,6 +21,10 @@ class NoSuchMethod(UsageError, AttributeError):
     """The actor has no public method of this name."""
 
 
+class StreamMismatch(UsageError):
+    """A method that yields was called for one value, or a stream was asked for of a method that gives one value."""
+
+
 class ActorOver(OperationError):
     """The job of the actor is over: no call will ever reach it. The text has the reason, such as its traceback."""
 
@@ -30,7 +34,18 @@ class NoActorLeft(OperationError):
 
 
 class CallLost(OperationError):
-    """The connection to the actor broke after a call was sent: it may have run, or not. It is not sent again."""
+    """The connection to the actor broke after a call was sent: it may have run, or not. It is not sent again.
+
+    A call with a key was sent again until its deadline.
+    """
+
+
+class CallKeyReused(UsageError):
+    """The key is that of a call of another method of this actor."""
+
+
+class AnswerNotKept(OperationError):
+    """The call with this key ran before, and what came of it was too much to keep. It was not run again."""
 
 
 class CallFailed(OperationError):
@@ -47,6 +62,14 @@ class CallFailed(OperationError):
 
 class CallTooLarge(UsageError):
     """A call or a reply has more than 256 MiB: pass the name of a file or an object instead."""
+
+
+class SnapshotTooLarge(UsageError):
+    """A snapshot has more than 64 MiB: keep what is large in a file or an object, and its name in the snapshot."""
+
+
+class SnapshotMismatch(OperationError):
+    """What was sent, or has come, is not the snapshot that it was said to be: its size or SHA-256 is another one."""
 
 
 class CallRefused(OperationError):

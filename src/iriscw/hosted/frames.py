@@ -9,6 +9,12 @@ travels can be read: a network that others listen to needs encryption of its own
 
 A caller numbers its calls. Each call that is not a tell is answered by one REPLY or FAILED with its number, each tell
 by TAKEN as soon as it waits in the mailbox. CANCEL takes a call back: one that has not begun never will.
+
+Within a call there may be streams, which are numbered: :data:`RESULT_STREAM` is what a method yields, the others are
+iterators among the arguments, in their order. An ITEM goes to the reader, a MORE back says how many items were taken,
+and nobody gives more than :class:`~iriscw.hosted.streams.StreamWindow` lets him. What a method yields ends with the
+call's REPLY, which is empty, or with FAILED; an argument ends with ENDED. An argument is not begun before the first
+MORE, of 0 items: what nobody reads is never asked for.
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ from typing import Final
 import attrs
 
 from iriscw.hosted.errors import CallRefused, CallTooLarge
-from iriscw.hosted.model import MAX_CALL_BYTES, MAX_PARTS
+from iriscw.hosted.model import MAX_CALL_BYTES, MAX_KEY_CHARS, MAX_PARTS
 
 MAGIC: Final = b"IRISACT1"
 NONCE_BYTES: Final = 32
@@ -36,6 +42,12 @@ GREETING_BYTES: Final = _GREETING.size
 _HEADER: Final = struct.Struct("<BxHIQ")
 HEADER_BYTES: Final = _HEADER.size
 _LENGTH_BYTES: Final = 8
+
+_STREAM: Final = struct.Struct("<I")
+_MORE: Final = struct.Struct("<II")
+
+RESULT_STREAM: Final = 0
+"""The number of what a method yields; iterators among the arguments are numbered from 1."""
 
 
 class FrameKind(enum.IntEnum):
@@ -55,6 +67,21 @@ class FrameKind(enum.IntEnum):
     """Parts: the error, as results of tasks have it."""
 
     TAKEN = 6
+
+    STREAM = 7
+    """As CALL; what the method yields is sent as it is yielded."""
+
+    ITEM = 8
+    """Parts: the stream's number, what was pickled, its buffers."""
+
+    MORE = 9
+    """One part: the stream's number, and how many items its reader has taken since the last one."""
+
+    ENDED = 10
+    """Parts: the number of an argument's stream, and the error if it has ended with one, as FAILED has it."""
+
+    KEYED = 11
+    """As CALL, with a key between the name and what was pickled: the actor answers it, and runs it once only."""
 
 
 @attrs.frozen
@@ -156,3 +183,47 @@ def read_header(data: bytes | memoryview) -> FrameHeader:
     if found.size_bytes > MAX_CALL_BYTES:
         raise CallRefused(f"a frame of {found.size_bytes} bytes is longer than any may be")
     return found
+
+
+def written_stream(stream: int) -> bytes:
+    """Return the first part of an ITEM, or of an ENDED."""
+    return _STREAM.pack(stream)
+
+
+def read_stream(parts: Sequence[bytes | memoryview]) -> int:
+    """Read which stream an ITEM, or an ENDED, is of.
+
+    Raises:
+        CallRefused: it does not say so.
+    """
+    if not parts or len(parts[0]) != _STREAM.size:
+        raise CallRefused("what came is of no stream")
+    return int(_STREAM.unpack(parts[0])[0])
+
+
+def read_key(part: bytes | memoryview) -> str:
+    """Read the key of a call.
+
+    Raises:
+        CallRefused: it can be none.
+    """
+    if not 0 < len(part) <= 4 * MAX_KEY_CHARS:
+        raise CallRefused("what came is no key of a call")
+    return str(part, "utf-8", "replace")
+
+
+def written_more(stream: int, count: int) -> bytes:
+    """Return the part of a MORE."""
+    return _MORE.pack(stream, count)
+
+
+def read_more(parts: Sequence[bytes | memoryview]) -> tuple[int, int]:
+    """Read a MORE: the stream, and how many of its items were taken.
+
+    Raises:
+        CallRefused: it does not say so.
+    """
+    if len(parts) != 1 or len(parts[0]) != _MORE.size:
+        raise CallRefused("what came is of no stream")
+    stream, count = _MORE.unpack(parts[0])
+    return stream, count

@@ -20,6 +20,26 @@ WINDOW: Final = 256
 
 MAX_METHOD_CHARS: Final = 256
 
+STREAM_ITEMS: Final = 16
+"""Items of a stream that were given and that its reader has not taken: nothing runs further ahead of a reader."""
+
+STREAM_BYTES: Final = 16 << 20
+"""Of such items together; one may be larger."""
+
+MAX_KEY_CHARS: Final = 256
+
+MAX_KEYS: Final = 10_000
+"""Of calls that an actor has answered: with a key before these, a call runs again."""
+
+KEPT_BYTES: Final = 64 << 20
+"""Of the answers to calls with keys; of earlier ones the actor only knows that they ran."""
+
+MAX_STATE_BYTES: Final = 64 << 20
+"""Of one snapshot, with the answers that go with it."""
+
+MAX_STREAM_ARGUMENTS: Final = 16
+"""Iterators among the arguments of one call."""
+
 
 @attrs.frozen
 class ActorPlace:

@@ -231,13 +231,29 @@ def _of_this_process() -> TaskContext:
 @contextlib.contextmanager
 def entered(task: TaskContext) -> Iterator[None]:
     """Let ``task`` be the context of this block and of the threads that are started in it."""
-    token = _current.set(task)
+    endings: list[Callable[[], None]] = []
+    token, leaving = _current.set(task), _leaving.set(endings)
     _inheritance.begin()
     try:
         yield
     finally:
         _inheritance.end()
         _current.reset(token)
+        _leaving.reset(leaving)
+        while endings:
+            endings.pop()()
+
+
+_leaving: contextvars.ContextVar[list[Callable[[], None]] | None] = contextvars.ContextVar(
+    "iriscw.task.leaving", default=None
+)
+
+
+def when_left(function: Callable[[], None]) -> None:
+    """Have a function called when the inline task that runs here is over. A task with a process ends with that."""
+    endings = _leaving.get()
+    if endings is not None:
+        endings.append(function)
 
 
 class _Inheritance:

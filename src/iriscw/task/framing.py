@@ -5,7 +5,7 @@ damaged pickle can do anything. So a pickle travels in a frame that is checked b
 unpickled::
 
     offset  size  what
-    0       8     magic: b"IRISCALL" for a call, b"IRISDONE" for a result
+    0       8     magic: b"IRISCALL" for a call, b"IRISDONE" for a result, b"IRISSNAP" for a snapshot
     8       2     version of this format, big-endian: 1
     10      2     Python that wrote it: major, minor
     12      4     length of the summary, big-endian

@@ -9,7 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeAlias
 
+from iriscw._errors import IriscwError
+from iriscw.hosted.errors import CallFailed, RemoteTraceback
 from iriscw.task.payload import NotPicklable
+from iriscw.task.result import load_result, read_result_summary
 
 BESIDE_BYTES: Final = 64 << 10
 """Buffers from here on travel beside the pickle, and are not copied into it."""
@@ -80,6 +83,31 @@ def received(parts: Sequence[memoryview]) -> Any:  # whatever was passed
         Exception: what the pickle raises.
     """
     return pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301 - both sides have proved to have the attempt's key
+
+
+def failure(data: bytes) -> Exception:
+    """Return the error that was sent as :func:`~iriscw.task.result.encode_exception` writes it, to be raised here.
+
+    What cannot be raised here, or would end this process, is told as :class:`CallFailed`.
+    """
+    try:
+        summary = read_result_summary(data)
+    except IriscwError as damage:
+        return CallFailed(f"an error of the other side cannot be read: {damage}")
+    error: object
+    try:
+        error, text = load_result(data), f"{summary.error_type}: {summary.message}"
+    except Exception as unreadable:  # noqa: BLE001 - a class of the user's may raise anything
+        error = None
+        text = f"{summary.error_type}: {summary.message} (it cannot be read here: {type(unreadable).__name__})"
+    # What a future cannot hold, or what would end a task or the process, is told as ours.
+    whole = isinstance(error, Exception) and not isinstance(error, StopIteration)
+    raised = error if whole and isinstance(error, Exception) else CallFailed(text, error_type=summary.error_type)
+    try:
+        raised.__cause__ = RemoteTraceback(summary.traceback)
+    except Exception:  # noqa: BLE001 - a class of the user's may allow nothing
+        return CallFailed(text, error_type=summary.error_type)
+    return raised
 
 
 def _is_plain(value: object) -> bool:

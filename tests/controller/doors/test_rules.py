@@ -4,6 +4,7 @@ import pytest
 from controller_world import CLIENTS, WORKERS, FakeWorker, World
 
 from iriscw._errors import InvalidArgument
+from iriscw.controller.doors.actor_states import ActorStatesDoor
 from iriscw.controller.doors.clients import ClientDoor
 from iriscw.controller.doors.commands import CommandsDoor
 from iriscw.controller.doors.freezing import NodesDoor
@@ -11,6 +12,7 @@ from iriscw.controller.doors.hosted import HostedDoor
 from iriscw.controller.doors.names import NamesDoor
 from iriscw.controller.doors.overview import ClusterDoor
 from iriscw.controller.doors.rules import (
+    ACTOR_STATE_RULES,
     CHUNK_BYTES,
     CLIENT_RULES,
     CLUSTER_RULES,
@@ -35,6 +37,7 @@ from raised import that
 from waiting import until
 
 PARTS = {
+    ActorStatesDoor: ACTOR_STATE_RULES,
     ClientDoor: CLIENT_RULES,
     ClusterDoor: CLUSTER_RULES,
     CommandsDoor: COMMAND_RULES,
@@ -103,7 +106,8 @@ def test_no_message_is_much_work(method: str) -> None:
     assert rule.request.max_parts <= WORST_PARTS
     assert rule.request.max_bytes <= 8 << 20
     assert rule.roles
-    assert Role.JOB not in rule.roles or method in {**CLIENT_RULES, **HOSTED_RULES, **NAMES_RULES}
+    of_jobs = {**CLIENT_RULES, **HOSTED_RULES, **NAMES_RULES, **ACTOR_STATE_RULES}
+    assert Role.JOB not in rule.roles or method in of_jobs
     assert (Role.WORKER in rule.roles) == (method in WORKER_RULES)
     assert anatomy_of(message_type).name == message_type.__name__
 

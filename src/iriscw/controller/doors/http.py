@@ -20,6 +20,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from iriscw.controller.admission import AdmissionStatistics
+from iriscw.controller.doors.actor_states import ActorStateStatistics
 from iriscw.controller.doors.commands import CommandStatistics
 from iriscw.controller.doors.figures import gauge, gauges
 from iriscw.controller.doors.hosted import HostedStatistics
@@ -72,6 +73,8 @@ class ControllerStatistics:
     """Commands beside tasks."""
     hosted: HostedStatistics = attrs.field(factory=HostedStatistics)
     """Callers of hosted actors that ask where these are."""
+    actor_states: ActorStateStatistics = attrs.field(factory=ActorStateStatistics)
+    """Snapshots of hosted actors."""
     agents_connected: int = 0
     agents_refused: int = 0
     """Hellos of node agents that were refused, since the start."""

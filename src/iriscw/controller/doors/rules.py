@@ -60,6 +60,14 @@ NAMES_RULES: MethodRules = {
     "ResolveActors": MethodRule(roles=_CLIENTS, does="find hosted actors"),
 }
 
+ACTOR_STATE_RULES: MethodRules = {
+    "PutActorState": MethodRule(
+        roles=(Role.JOB,), does="keep snapshots", request=Bounds(max_bytes=CHUNK_BYTES + _ROOM_BYTES, max_parts=16)
+    ),
+    "GetActorState": MethodRule(roles=(Role.JOB,), does="read snapshots"),
+}
+"""Of a hosted actor about itself."""
+
 COMMAND_RULES: MethodRules = {
     # As a submission's command: 128 KiB in words of which there may be thousands.
     "ExecTask": MethodRule(

@@ -59,7 +59,7 @@ class JobsParts(Parts):
             switchboard=context.workers,
             tokens=context.tokens,
         )
-        self.sweep = JobSweep(access, stores.logs, stores.results, limits.finished, confirm)
+        self.sweep = JobSweep(access, stores.logs, stores.results, stores.states, limits.finished, confirm)
         cache = context.platform.leftovers
         self._lives = None if cache is None else Lives(cache, context.platform.drivers, access, stores.logs)
         self._scheduler: SchedulerStatistics | None = None

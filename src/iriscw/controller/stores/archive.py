@@ -31,6 +31,8 @@ ARCHIVE = "attempts"
 """What the keys of all of it begin with."""
 
 RESULTS = "results"
+STATES = "states"
+"""Snapshots of hosted actors."""
 
 PIECE_BYTES = 1 << 20
 """Of a file that is read."""
@@ -142,6 +144,14 @@ class Archive:
                 after = page.next_after
         return found
 
+    async def drop_before(self, job_id: str, name: str) -> None:
+        """Delete the files of a job whose names come before this one's.
+
+        Raises:
+            StoreAccessDenied, StoreUnreachable: some of them may be left.
+        """
+        await self._delete_all([each.key for each in await self.of_job(job_id) if each.name < name])
+
     async def jobs(self) -> list[str]:
         """List the jobs that have files: one request for each thousand files or each job, whichever are fewer.
 
@@ -166,7 +176,9 @@ class Archive:
         Raises:
             StoreAccessDenied, StoreUnreachable: some of them may be left.
         """
-        keys = [each.key for each in await self.of_job(job_id)]
+        await self._delete_all([each.key for each in await self.of_job(job_id)])
+
+    async def _delete_all(self, keys: Sequence[str]) -> None:
         for begin in range(0, len(keys), DELETIONS):
             for error in await self._delete(keys[begin : begin + DELETIONS]):
                 raise error

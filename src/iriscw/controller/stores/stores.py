@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from iriscw.bundles.cache import bundle_key
+from iriscw.controller.stores.archive import Archive
 from iriscw.controller.stores.logs import LogStore
 from iriscw.controller.stores.payloads import Payloads
 from iriscw.controller.stores.results import ResultStore
@@ -25,6 +26,8 @@ class Stores:
     """The object store with the bundles."""
     bundle_prefix: str
     """Of their keys."""
+    states: Archive
+    """Snapshots of hosted actors."""
 
     def bundle_key(self, bundle_id: str) -> str:
         """Return the key of a bundle in its object store."""

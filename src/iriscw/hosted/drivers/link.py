@@ -10,6 +10,7 @@ import asyncio
 import hmac
 import ipaddress
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -42,6 +43,11 @@ JOINED_BYTES: Final = 64 << 10
 PYTHON: Final = (sys.version_info.major, sys.version_info.minor)
 
 Part = bytes | bytearray | memoryview
+
+
+PROBING: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+"""Seconds, and how many: a machine that went without a word is noticed within a minute. Else a reader that is gone
+would keep its stream, and the actor's turn, for ever. Linux has all of them, others some."""
 
 
 class ActorLink(asyncio.BufferedProtocol):
@@ -148,8 +154,18 @@ class ActorLink(asyncio.BufferedProtocol):
         """Greet."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._probe(transport.get_extra_info("socket"))
         self._wanted = self._first_bytes
         self.begin()
+
+    @staticmethod
+    def _probe(connected: socket.socket | None) -> None:
+        if connected is None:
+            return
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in PROBING:
+            if hasattr(socket, option):
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell those who wait."""

@@ -6,6 +6,8 @@
 __all__ = (
     "AcceleratorType",
     "ActorState",
+    "ActorStateHeader",
+    "ActorStatePart",
     "ActorStatus",
     "AgentConfig",
     "AgentHello",
@@ -82,6 +84,7 @@ __all__ = (
     "GcpControllerConfig",
     "GcpPlatformConfig",
     "GcpSliceConfig",
+    "GetActorStateRequest",
     "GetAgentTokenRequest",
     "GetAgentTokenResponse",
     "GetBundleRequest",
@@ -166,6 +169,8 @@ __all__ = (
     "Progress",
     "ProgressReport",
     "ProgressReports",
+    "PutActorStateRequest",
+    "PutActorStateResponse",
     "PutBundleRequest",
     "PutBundleResponse",
     "RefusalReason",
@@ -1191,6 +1196,41 @@ class TaskState(betterproto2.Enum):
             "TASK_STATE_COSCHED_FAILED": 11,
             "TASK_STATE_MISSING": 12,
         }
+
+
+@dataclass(eq=False, repr=False)
+class ActorStateHeader(betterproto2.Message):
+    sha256: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Of the bytes, in hex.
+    """
+
+    size_bytes: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+
+    number: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    Which snapshot of its attempt this is: a later one has a larger number.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "ActorStateHeader", ActorStateHeader)
+
+
+@dataclass(eq=False, repr=False)
+class ActorStatePart(betterproto2.Message):
+    """
+    A header, then the bytes in order; nothing at all if there is no snapshot.
+
+    Oneofs:
+        - part:
+    """
+
+    header: "ActorStateHeader | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True, group="part")
+
+    data: "bytes | None" = betterproto2.field(2, betterproto2.TYPE_BYTES, optional=True, group="part")
+
+
+default_message_pool.register_message("iriscw.v1", "ActorStatePart", ActorStatePart)
 
 
 @dataclass(eq=False, repr=False)
@@ -2839,6 +2879,14 @@ default_message_pool.register_message("iriscw.v1", "GcpSliceConfig", GcpSliceCon
 
 
 @dataclass(eq=False, repr=False)
+class GetActorStateRequest(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message("iriscw.v1", "GetActorStateRequest", GetActorStateRequest)
+
+
+@dataclass(eq=False, repr=False)
 class GetAgentTokenRequest(betterproto2.Message):
     node: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -4259,6 +4307,31 @@ class ProgressReports(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "ProgressReports", ProgressReports)
+
+
+@dataclass(eq=False, repr=False)
+class PutActorStateRequest(betterproto2.Message):
+    """
+    A header, then the bytes in order. At most 256 KiB of data each.
+
+    Oneofs:
+        - part:
+    """
+
+    header: "ActorStateHeader | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True, group="part")
+
+    data: "bytes | None" = betterproto2.field(2, betterproto2.TYPE_BYTES, optional=True, group="part")
+
+
+default_message_pool.register_message("iriscw.v1", "PutActorStateRequest", PutActorStateRequest)
+
+
+@dataclass(eq=False, repr=False)
+class PutActorStateResponse(betterproto2.Message):
+    pass
+
+
+default_message_pool.register_message("iriscw.v1", "PutActorStateResponse", PutActorStateResponse)
 
 
 @dataclass(eq=False, repr=False)
@@ -5723,6 +5796,53 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
         ):
             yield response
 
+    async def put_actor_state(
+        self,
+        messages: "AsyncIterable[PutActorStateRequest] | Iterable[PutActorStateRequest]",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "PutActorStateResponse":
+        """
+        Keeps a snapshot of the hosted actor that the calling attempt is, in place of its earlier ones.
+        """
+
+        return await self._stream_unary(
+            "/iriscw.v1.ControllerService/PutActorState",
+            messages,
+            PutActorStateRequest,
+            PutActorStateResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def get_actor_state(
+        self,
+        message: "GetActorStateRequest | None" = None,
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[ActorStatePart]":
+        """
+        The latest snapshot of the actor that the calling attempt is, whichever attempt of its job kept it.
+        """
+
+        if message is None:
+            message = GetActorStateRequest()
+
+        async for response in self._unary_stream(
+            "/iriscw.v1.ControllerService/GetActorState",
+            message,
+            ActorStatePart,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
     async def fetch_logs(
         self,
         message: "FetchLogsRequest",
@@ -6709,6 +6829,21 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
         yield ResolvedActor()
 
+    async def put_actor_state(self, messages: "AsyncIterator[PutActorStateRequest]") -> "PutActorStateResponse":
+        """
+        Keeps a snapshot of the hosted actor that the calling attempt is, in place of its earlier ones.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def get_actor_state(self, message: "GetActorStateRequest") -> "AsyncIterator[ActorStatePart]":
+        """
+        The latest snapshot of the actor that the calling attempt is, whichever attempt of its job kept it.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield ActorStatePart()
+
     async def fetch_logs(self, message: "FetchLogsRequest") -> "AsyncIterator[LogBatch]":
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -6939,6 +7074,24 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
             request,
         )
 
+    async def __rpc_put_actor_state(
+        self, stream: "grpclib.server.Stream[PutActorStateRequest, PutActorStateResponse]"
+    ) -> None:
+        request = stream.__aiter__()
+        response = await self.put_actor_state(request)
+        await stream.send_message(response)
+
+    async def __rpc_get_actor_state(
+        self, stream: "grpclib.server.Stream[GetActorStateRequest, ActorStatePart]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        await self._call_rpc_handler_server_stream(
+            self.get_actor_state,
+            stream,
+            request,
+        )
+
     async def __rpc_fetch_logs(self, stream: "grpclib.server.Stream[FetchLogsRequest, LogBatch]") -> None:
         request = await stream.recv_message()
         assert request is not None
@@ -7158,6 +7311,18 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_STREAM,
                 ResolveActorsRequest,
                 ResolvedActor,
+            ),
+            "/iriscw.v1.ControllerService/PutActorState": grpclib.const.Handler(
+                self.__rpc_put_actor_state,
+                grpclib.const.Cardinality.STREAM_UNARY,
+                PutActorStateRequest,
+                PutActorStateResponse,
+            ),
+            "/iriscw.v1.ControllerService/GetActorState": grpclib.const.Handler(
+                self.__rpc_get_actor_state,
+                grpclib.const.Cardinality.UNARY_STREAM,
+                GetActorStateRequest,
+                ActorStatePart,
             ),
             "/iriscw.v1.ControllerService/FetchLogs": grpclib.const.Handler(
                 self.__rpc_fetch_logs,

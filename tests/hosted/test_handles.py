@@ -1,0 +1,50 @@
+"""Handles that were unpickled in a task: the client that calls for them; and what callers are advised."""
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+from iriscw.client import actors
+from iriscw.client.hosted import advised, over_text
+from iriscw.task.context import TaskContext, entered
+from iriscw.task.environment import AttemptFacts
+from raised import that
+
+PATIENCE_S = 30
+
+
+def test_the_client_of_an_inline_task_ends_with_it(monkeypatch):
+    """One task has one; a later task has another, and nothing is kept of those that are over."""
+    left = threading.Event()
+
+    @asynccontextmanager
+    async def connect():
+        try:
+            yield SimpleNamespace(method_calls="calls")
+        finally:
+            left.set()
+
+    monkeypatch.setattr("iriscw.client.client.connect", connect)
+    task = TaskContext(AttemptFacts("/j", "/j/0", "uid", 0, 1, namespace="/j"), Path("/w"))
+    with entered(task):
+        home = actors._ambient()
+        opening = asyncio.run_coroutine_threadsafe(home.opened(), home.loop)
+        assert opening.result(PATIENCE_S) == "calls"
+        assert actors._ambient() is home
+    assert left.wait(PATIENCE_S)
+    assert home.closed
+    with entered(task):
+        assert actors._ambient() is not home
+
+
+def test_a_module_that_the_actor_lacks_is_one_to_send_along(tmp_path, monkeypatch):
+    """If it is a file of the caller's: in the error of a call, and where the actor could not be made."""
+    (tmp_path / "neighbour_of_mine.py").touch()
+    monkeypatch.chdir(tmp_path)
+    words = "No module named 'neighbour_of_mine'"
+    assert that(names="bundle=")(RuntimeError(over_text("one", f"ModuleNotFoundError: {words}")))
+    [note] = advised(ModuleNotFoundError(words)).__notes__
+    assert "bundle=" in note
+    assert over_text("one", "") == "the actor 'one' is over: its job has ended"
