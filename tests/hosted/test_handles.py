@@ -29,14 +29,14 @@ def test_the_client_of_an_inline_task_ends_with_it(monkeypatch):
     monkeypatch.setattr("iriscw.client.client.connect", connect)
     task = TaskContext(AttemptFacts("/j", "/j/0", "uid", 0, 1, namespace="/j"), Path("/w"))
     with entered(task):
-        home = actors._ambient()
+        home = actors.ambient_calls()
         opening = asyncio.run_coroutine_threadsafe(home.opened(), home.loop)
         assert opening.result(PATIENCE_S) == "calls"
-        assert actors._ambient() is home
+        assert actors.ambient_calls() is home
     assert left.wait(PATIENCE_S)
     assert home.closed
     with entered(task):
-        assert actors._ambient() is not home
+        assert actors.ambient_calls() is not home
 
 
 def test_a_module_that_the_actor_lacks_is_one_to_send_along(tmp_path, monkeypatch):
