@@ -58,6 +58,7 @@ def test_what_is_there_is_found():
         "suspended jobs that go on on another machine",
         "policies that move checkpoints",
         "hosted actors",
+        "dependencies for each job",
         "tasks in containers of their own",
         "checkpoints of jobs",
         "checkpoints in S3 and on other machines",

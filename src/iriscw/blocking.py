@@ -54,6 +54,7 @@ from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cluster import ControllerStatistics
 from iriscw.config.model import ClusterConfig
 from iriscw.fleet.policy import Policy, default_policy
+from iriscw.packages.requirements import DEFAULT_SETUP_TIMEOUT_S
 from iriscw.resources import Resources
 
 __all__ = [
@@ -191,6 +192,9 @@ class Client:
         checkpoint_every: float | None = None,
         keep_checkpoints: int = 2,
         retry_from_checkpoint: bool = False,
+        dependencies: Sequence[str] | str | os.PathLike[str] = (),
+        setup: Sequence[Sequence[str]] = (),
+        setup_timeout: float = DEFAULT_SETUP_TIMEOUT_S,
         **kwargs: Any,
     ) -> Job:
         """Run a callable or a command; arguments and errors as :meth:`iriscw.Client.submit`."""
@@ -219,6 +223,9 @@ class Client:
                 checkpoint_every=checkpoint_every,
                 keep_checkpoints=keep_checkpoints,
                 retry_from_checkpoint=retry_from_checkpoint,
+                dependencies=dependencies,
+                setup=setup,
+                setup_timeout=setup_timeout,
                 **kwargs,
             )
         )

@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import anyio.to_thread
+
 from iriscw._errors import InvalidArgument
 from iriscw.client import nodes as at_nodes, suspending, wire
 from iriscw.client.calls import INSPECTION, MethodCalls
@@ -29,8 +31,9 @@ from iriscw.client.model import (
     TaskSuspension,
 )
 from iriscw.client.nodes import Checkpoint
-from iriscw.client.submission import Command, Constraints, Submission, build_submission
+from iriscw.client.submission import Command, Constraints, Submission, build_setup, build_submission
 from iriscw.client.upload import bundled
+from iriscw.packages.requirements import DEFAULT_SETUP_TIMEOUT_S
 from iriscw.proto.iriscw.v1 import (
     ClusterStatus as WireClusterStatus,
     ForgetNodeRequest,
@@ -117,6 +120,9 @@ class Client(ActorCreation):
         checkpoint_every: float | None = None,
         keep_checkpoints: int = 2,
         retry_from_checkpoint: bool = False,
+        dependencies: Sequence[str] | str | os.PathLike[str] = (),
+        setup: Sequence[Sequence[str]] = (),
+        setup_timeout: float = DEFAULT_SETUP_TIMEOUT_S,
         **kwargs: Any,
     ) -> Job:
         """Have ``entrypoint(*args, **kwargs)`` run once in each of ``replicas`` tasks; return when the journal has it.
@@ -145,6 +151,9 @@ class Client(ActorCreation):
             checkpoint_every: seconds between two checkpoints of each task that runs, and runs on; None: none are made.
             keep_checkpoints: how many of these are kept of a task, the newest.
             retry_from_checkpoint: begin a task that is tried again from the newest: what it did since, it does again.
+            dependencies: packages to install (``["numpy>=2"]``), or a file here that lists them (``pyproject.toml``).
+            setup: commands, as lists of arguments, that each task runs in its folder before it begins, one by one.
+            setup_timeout: seconds that the installation, and each of these commands, may take.
             kwargs: for the callable.
 
         Raises:
@@ -158,14 +167,14 @@ class Client(ActorCreation):
             OperationError: the controller takes no work now, or cannot be reached.
         """
         wishes: dict[str, Any] = {"name": name, "resources": resources, "replicas": replicas, "ports": ports}
-        wishes |= {"environment": environment, "constraints": constraints, "coscheduling": coscheduling}
-        wishes |= {"priority": priority, "timeout": timeout, "scheduling_timeout": scheduling_timeout}
+        wishes |= {"constraints": constraints, "coscheduling": coscheduling, "priority": priority, "timeout": timeout}
+        wishes |= {"environment": environment, "scheduling_timeout": scheduling_timeout, "existing": existing}
         wishes |= {"max_retries_failure": max_retries_failure, "max_retries_preemption": max_retries_preemption}
-        wishes |= {"existing": existing, "detached": detached, "parent_job_id": self._job_id}
-        wishes |= {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
-        wishes |= {"retry_from_checkpoint": retry_from_checkpoint}
+        wishes |= {"detached": detached, "parent_job_id": self._job_id, "checkpoint_every": checkpoint_every}
+        wishes |= {"keep_checkpoints": keep_checkpoints, "retry_from_checkpoint": retry_from_checkpoint}
         submission = build_submission(entrypoint, args, kwargs, **wishes)
-        return await self._send(submission, bundle, bundle_exclude, image=image, freezable=freezable)
+        run = {"image": image, "freezable": freezable, "before": (dependencies, setup, setup_timeout)}
+        return await self._send(submission, bundle, bundle_exclude, **run)
 
     async def _send(
         self,
@@ -175,6 +184,8 @@ class Client(ActorCreation):
         **run: Any,
     ) -> Job:
         key, spec = uuid.uuid4().hex, submission.spec
+        if (before := run.pop("before", None)) is not None:
+            run["setup"] = await anyio.to_thread.run_sync(build_setup, *before)
         run["bundle_id"] = await bundled(self._calls, bundle, bundle_exclude)
         request = wire.submit_request(spec, submission.entrypoint, key=key, existing=submission.existing, **run)
         reply = await self._calls.ask("SubmitJob", request, SubmitJobResponse, key=key)
