@@ -59,6 +59,7 @@ def test_what_is_there_is_found():
         "policies that move checkpoints",
         "hosted actors",
         "preemption between priority bands",
+        "dependencies for each job",
         "tasks in containers of their own",
         "checkpoints of jobs",
         "checkpoints in S3 and on other machines",

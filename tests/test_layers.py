@@ -36,7 +36,7 @@ EVERYWHERE = ("_errors", "_version")
 """Seen by all: they import nothing of ours themselves."""
 
 ANY_FEATURE = ("*",)
-EDGE = ("files", "processes", "resources", "bundles", "plugs")
+EDGE = ("files", "packages", "processes", "resources", "bundles", "plugs")
 """Small services that touch the machine; they know no feature but the object store's port."""
 
 VISIBLE = {
@@ -49,6 +49,7 @@ VISIBLE = {
     "files": (),
     "plugs": (),
     "processes": ("files",),
+    "packages": ("files", "processes"),
     "resources": ("config.quantities",),
     "bundles": ("files", "config.quantities", "objects.model", "objects.ports"),
     "config": ("resources", "proto", "files", "*.model", "cloud.catalogue"),
@@ -61,7 +62,10 @@ VISIBLE = {
     "agent": (*EDGE, "runtime", "journal", "config", "rpc", "dialling", "proto", *ANY_FEATURE),
     "worker": (*EDGE, "runtime", "journal", "config", "rpc", "dialling", "proto", "task", *ANY_FEATURE),
     "cluster": (*EDGE, "runtime", "journal", "config", "rpc", "client", "controller", "worker", *ANY_FEATURE),
-    "blocking": ("client", "cluster", "kubernetes", "resources", "config", "fleet.policy", "cloud.drivers.loading"),
+    "blocking": (
+        *("client", "cluster", "kubernetes", "packages", "resources", "config", "fleet.policy"),
+        "cloud.drivers.loading",
+    ),
     "fray": ("blocking", "client", "cluster", "proto", "resources", "rpc", "task"),
     "testing": (*EDGE, "runtime", "journal", "config", "rpc", "dialling", "proto", "worker", "task", *ANY_FEATURE),
     "bench": (
@@ -144,6 +148,7 @@ LIBRARIES = {
     "cryptography": ("drivers",),
     "rich": ("cli",),
     "prometheus_client": ("doors",),
+    "packaging": ("packages",),
     "cloudpickle": ("client", "task", "worker"),
     "ruamel": ("config", "drivers"),
     "yarl": ("drivers",),

@@ -54,6 +54,7 @@ from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cluster import ControllerStatistics
 from iriscw.config.model import ClusterConfig
 from iriscw.fleet.policy import Policy, RoutingPolicy, default_policy, default_routing
+from iriscw.packages.requirements import DEFAULT_SETUP_TIMEOUT_S
 from iriscw.resources import Resources
 
 __all__ = [
@@ -117,6 +118,9 @@ class Client:
         max_task_failures: int = 0,
         preferred: Constraints = (),
         preemption: str = "kill",
+        dependencies: Sequence[str] | str | os.PathLike[str] = (),
+        setup: Sequence[Sequence[str]] = (),
+        setup_timeout: float = DEFAULT_SETUP_TIMEOUT_S,
         **kwargs: Any,
     ) -> Job:
         """Run a callable or a command; arguments and errors as :meth:`iriscw.Client.submit`."""
@@ -148,6 +152,9 @@ class Client:
                 max_task_failures=max_task_failures,
                 preferred=preferred,
                 preemption=preemption,
+                dependencies=dependencies,
+                setup=setup,
+                setup_timeout=setup_timeout,
                 **kwargs,
             )
         )
@@ -170,6 +177,9 @@ class Client:
         max_task_failures: int = 0,
         preferred: Constraints = (),
         preemption: str = "kill",
+        dependencies: Sequence[str] | str | os.PathLike[str] = (),
+        setup: Sequence[Sequence[str]] = (),
+        setup_timeout: float = DEFAULT_SETUP_TIMEOUT_S,
         existing: str = "error",
         bundle: str | os.PathLike[str] | None = None,
         bundle_exclude: Sequence[str] = (),
@@ -196,6 +206,9 @@ class Client:
                     max_task_failures=max_task_failures,
                     preferred=preferred,
                     preemption=preemption,
+                    dependencies=dependencies,
+                    setup=setup,
+                    setup_timeout=setup_timeout,
                     existing=existing,
                     bundle=bundle,
                     bundle_exclude=bundle_exclude,

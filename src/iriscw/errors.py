@@ -129,6 +129,9 @@ if TYPE_CHECKING:
         TaskOutOfReach as TaskOutOfReach,
         TooManyOrders as TooManyOrders,
     )
+    from iriscw.packages.requirements import (
+        InvalidDependency as InvalidDependency,
+    )
     from iriscw.resources import (
         InvalidResources as InvalidResources,
     )
@@ -207,6 +210,7 @@ __all__ = [
     "InvalidBundleFolder",
     "InvalidContextFile",
     "InvalidDecision",
+    "InvalidDependency",
     "InvalidJob",
     "InvalidPortName",
     "InvalidResources",
@@ -327,6 +331,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "InvalidBundleFolder": "iriscw.bundles.pack",
     "InvalidContextFile": "iriscw.client.errors",
     "InvalidDecision": "iriscw._errors",
+    "InvalidDependency": "iriscw.packages.requirements",
     "InvalidJob": "iriscw.client.errors",
     "InvalidPortName": "iriscw.task.environment",
     "InvalidResources": "iriscw.resources",

@@ -129,3 +129,23 @@ class Assignment(click.ParamType[tuple[str, str]]):
         if not equals or not name:
             self.fail(f"{value!r} is not NAME=VALUE", param, ctx)
         return name, text
+
+
+class ArgumentList(click.ParamType[tuple[str, ...]]):
+    """A command as one word, split where a shell would split it: ``make 'a b'`` are two arguments. No shell runs it."""
+
+    name = "command"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Read it."""
+        if isinstance(value, tuple):
+            return value
+        import shlex
+
+        try:
+            words = tuple(shlex.split(value))
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+        if not words:
+            self.fail("it is empty", param, ctx)
+        return words

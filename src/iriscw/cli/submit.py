@@ -12,7 +12,7 @@ import click
 from iriscw.cli.attempts import fields
 from iriscw.cli.connection import connection_options, with_client
 from iriscw.cli.following import conclude, follow, write_aside
-from iriscw.cli.kinds import Assignment, Duration, SizeType
+from iriscw.cli.kinds import ArgumentList, Assignment, Duration, SizeType
 from iriscw.cli.outcome import DONE
 from iriscw.cli.output import emit, format_option, show_one, visible
 from iriscw.client.advice import files_named
@@ -105,6 +105,33 @@ from iriscw.resources import Resources
     help="Begin a task that is tried again from the newest: what it did since, it does again.",
 )
 @click.option(
+    "--dependency",
+    "dependencies",
+    multiple=True,
+    metavar="REQUIREMENT",
+    help="A package to install for the tasks, such as 'numpy>=2'; may be repeated.",
+)
+@click.option(
+    "--dependencies-from",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file that lists them: pyproject.toml, uv.lock, requirements.txt.",
+)
+@click.option(
+    "--setup",
+    multiple=True,
+    type=ArgumentList(),
+    metavar="COMMAND",
+    help="A command to run in each task's folder before it begins, as one word: 'make data'; may be repeated. No shell "
+    "runs it.",
+)
+@click.option(
+    "--setup-timeout",
+    type=Duration(),
+    default="30m",
+    show_default=True,
+    help="How long the installation, and each of these commands, may take.",
+)
+@click.option(
     "--existing",
     type=click.Choice(["error", "keep", "recreate"]),
     default="error",
@@ -144,6 +171,10 @@ def submit(
     if (disk := wishes.pop("disk")) is not None:
         sizes["disk"] = disk
     wishes["environment"] = dict(wishes.pop("env"))
+    if (listed := wishes.pop("dependencies_from")) is not None:
+        if wishes["dependencies"]:
+            raise click.UsageError("give either --dependency or --dependencies-from", click.get_current_context())
+        wishes["dependencies"] = listed
     command, resources = Command(argv), Resources(**sizes)
     if wishes["bundle"] is None and (named := files_named(argv)):
         shown = ", ".join(visible(each) for each in named)

@@ -14,6 +14,7 @@ from iriscw.client.errors import InvalidJob
 from iriscw.client.job import Job
 from iriscw.client.submission import PAYLOAD_LIMIT_BYTES, Constraints, check_call, check_useful, is_own_file
 from iriscw.jobs.model import MAX_REPLICAS
+from iriscw.packages.requirements import DEFAULT_SETUP_TIMEOUT_S
 from iriscw.resources import Resources
 from iriscw.task.mapping import MappedCall
 
@@ -42,6 +43,9 @@ class ArrayJobs:
         max_task_failures: int = 0,
         preferred: Constraints = (),
         preemption: str = "kill",
+        dependencies: Sequence[str] | str | os.PathLike[str] = (),
+        setup: Sequence[Sequence[str]] = (),
+        setup_timeout: float = DEFAULT_SETUP_TIMEOUT_S,
         existing: str = "error",
         bundle: str | os.PathLike[str] | None = None,
         bundle_exclude: Sequence[str] = (),
@@ -70,6 +74,9 @@ class ArrayJobs:
             max_task_failures: how many items may fail for good before the job does.
             preferred: of each task.
             preemption: of each task.
+            dependencies: of each task.
+            setup: of each task.
+            setup_timeout: of each task.
             existing: of a job of this name that has not ended.
             bundle: of each task.
             bundle_exclude: what it leaves out.
@@ -100,6 +107,9 @@ class ArrayJobs:
             max_task_failures=max_task_failures,
             preferred=preferred,
             preemption=preemption,
+            dependencies=dependencies,
+            setup=setup,
+            setup_timeout=setup_timeout,
             existing=existing,
             bundle=bundle,
             bundle_exclude=bundle_exclude,

@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import anyio.to_thread
+
 from iriscw.client import wire
 from iriscw.client.arrays import ArrayJobs
 from iriscw.client.calls import INSPECTION, MethodCalls
@@ -27,8 +29,9 @@ from iriscw.client.model import (
     SliceStatus,
 )
 from iriscw.client.resolving import ActorNames
-from iriscw.client.submission import Command, Constraints, Submission, build_submission
+from iriscw.client.submission import Command, Constraints, Submission, build_setup, build_submission
 from iriscw.client.upload import bundled
+from iriscw.packages.requirements import DEFAULT_SETUP_TIMEOUT_S
 from iriscw.proto.iriscw.v1 import (
     ClusterStatus as WireClusterStatus,
     GetClusterStatusRequest,
@@ -108,6 +111,9 @@ class Client(ActorCreation, ActorNames, ArrayJobs, FreezingCalls):
         max_task_failures: int = 0,
         preferred: Constraints = (),
         preemption: str = "kill",
+        dependencies: Sequence[str] | str | os.PathLike[str] = (),
+        setup: Sequence[Sequence[str]] = (),
+        setup_timeout: float = DEFAULT_SETUP_TIMEOUT_S,
         **kwargs: Any,
     ) -> Job:
         """Have ``entrypoint(*args, **kwargs)`` run once in each of ``replicas`` tasks; return when the journal has it.
@@ -139,6 +145,9 @@ class Client(ActorCreation, ActorNames, ArrayJobs, FreezingCalls):
             max_task_failures: tasks that may fail for good before the job does; none of a gang may.
             preferred: what workers should be like, as ``constraints``: the best with room is taken, no task waits.
             preemption: of a task that has to give way to a higher ``priority``: ``kill``, ``freeze`` or ``never``.
+            dependencies: packages to install (``["numpy>=2"]``), or a file here that lists them (``pyproject.toml``).
+            setup: commands, as lists of arguments, that each task runs in its folder before it begins, one by one.
+            setup_timeout: seconds that the installation, and each of these commands, may take.
             kwargs: for the callable.
 
         Raises:
@@ -152,15 +161,15 @@ class Client(ActorCreation, ActorNames, ArrayJobs, FreezingCalls):
             OperationError: the controller takes no work now, or cannot be reached.
         """
         wishes: dict[str, Any] = {"name": name, "resources": resources, "replicas": replicas, "ports": ports}
-        wishes |= {"environment": environment, "constraints": constraints, "coscheduling": coscheduling}
-        wishes |= {"priority": priority, "timeout": timeout, "scheduling_timeout": scheduling_timeout}
+        wishes |= {"constraints": constraints, "coscheduling": coscheduling, "priority": priority, "timeout": timeout}
+        wishes |= {"environment": environment, "scheduling_timeout": scheduling_timeout, "existing": existing}
         wishes |= {"max_retries_failure": max_retries_failure, "max_retries_preemption": max_retries_preemption}
-        wishes |= {"existing": existing, "detached": detached, "parent_job_id": self._job_id}
-        wishes |= {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
-        wishes |= {"retry_from_checkpoint": retry_from_checkpoint, "max_task_failures": max_task_failures}
-        wishes |= {"preferred": preferred, "preemption": preemption}
+        wishes |= {"detached": detached, "parent_job_id": self._job_id, "checkpoint_every": checkpoint_every}
+        wishes |= {"keep_checkpoints": keep_checkpoints, "retry_from_checkpoint": retry_from_checkpoint}
+        wishes |= {"max_task_failures": max_task_failures, "preferred": preferred, "preemption": preemption}
         submission = build_submission(entrypoint, args, kwargs, **wishes)
-        return await self._send(submission, bundle, bundle_exclude, image=image, freezable=freezable)
+        run = {"image": image, "freezable": freezable, "before": (dependencies, setup, setup_timeout)}
+        return await self._send(submission, bundle, bundle_exclude, **run)
 
     async def _send(
         self,
@@ -170,6 +179,8 @@ class Client(ActorCreation, ActorNames, ArrayJobs, FreezingCalls):
         **run: Any,
     ) -> Job:
         key, spec = uuid.uuid4().hex, submission.spec
+        if (before := run.pop("before", None)) is not None:
+            run["setup"] = await anyio.to_thread.run_sync(build_setup, *before)
         run["bundle_id"] = await bundled(self._calls, bundle, bundle_exclude)
         request = wire.submit_request(spec, submission.entrypoint, key=key, existing=submission.existing, **run)
         reply = await self._calls.ask("SubmitJob", request, SubmitJobResponse, key=key)

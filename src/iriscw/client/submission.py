@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 import site
 import sys
@@ -29,6 +30,8 @@ import attrs
 from iriscw.client.errors import InvalidJob
 from iriscw.cloud.model import Capacity, Constraint, Mode, Op
 from iriscw.jobs.model import Band, Entrypoint, EntrypointKind, Existing, JobSpec, Preemption, check_spec
+from iriscw.packages.reading import dependencies_of
+from iriscw.packages.requirements import Setup, check_setup_timeout, check_steps
 from iriscw.proto.iriscw.v1 import Callable as WireCallable, Command as WireCommand, Entrypoint as WireEntrypoint
 from iriscw.resources import Resources
 from iriscw.task.environment import is_reserved, port_variable
@@ -185,6 +188,22 @@ def build_submission(
     return Submission(spec, sent, _choice("existing", Existing, existing))
 
 
+def build_setup(
+    dependencies: Sequence[str] | str | os.PathLike[str], steps: Sequence[Sequence[str]], timeout: float
+) -> Setup:
+    """Check what is to be done before a task begins. Blocks: dependencies may be listed in a file.
+
+    Raises:
+        InvalidDependency, InvalidArgument: see :mod:`iriscw.packages.requirements`.
+    """
+    timeout_ns = round(check_setup_timeout(timeout) * _NS_PER_S)
+    checked = check_steps(steps)
+    for step in checked:
+        for word in step:
+            utf8("setup", word)
+    return Setup(dependencies_of(dependencies) if dependencies else (), checked, timeout_ns)
+
+
 _PARAMETERS: Final = inspect.signature(build_submission).parameters.values()
 _OPTIONS: Final = (
     "bundle",
@@ -197,6 +216,9 @@ _OPTIONS: Final = (
     "max_task_failures",
     "preferred",
     "preemption",
+    "dependencies",
+    "setup",
+    "setup_timeout",
     *(each.name for each in _PARAMETERS if each.kind is each.KEYWORD_ONLY and each.default is each.empty),
 )
 """Of ``submit``: what a misspelt one is compared with."""

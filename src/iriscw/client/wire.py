@@ -14,11 +14,13 @@ from iriscw.client import model
 from iriscw.cloud import wire as cloud
 from iriscw.jobs.model import Band, Existing, JobSpec, JobState, TaskState
 from iriscw.jobs.wire import ending_of, exit_code_of, read_suspension
+from iriscw.packages.requirements import Setup
 from iriscw.proto.iriscw.v1 import (
     ActorStatus,
     Amount,
     AttemptStatus,
     ClusterStatus,
+    Command as WireCommand,
     Coscheduling,
     Entrypoint,
     ExistingJobPolicy,
@@ -30,6 +32,7 @@ from iriscw.proto.iriscw.v1 import (
     PreemptionMode,
     PriorityBand,
     Progress,
+    Setup as WireSetup,
     SliceStatus,
     SubmitJobRequest,
     TaskState as WireTaskState,
@@ -292,6 +295,7 @@ def submit_request(
     bundle_id: str = "",
     image: str = "",
     freezable: bool = False,
+    setup: Setup | None = None,
 ) -> SubmitJobRequest:
     """Write a submission. The specification's own entrypoint names what ``entrypoint`` holds and is not sent."""
     return SubmitJobRequest(
@@ -316,11 +320,19 @@ def submit_request(
         detached=spec.detached,
         image=image,
         freezable=freezable,
+        setup=_setup(setup),
         checkpoint_every_ms=spec.checkpoint_every_ns // NS_PER_MS,
         keep_checkpoints=spec.keep_checkpoints,
         retry_from_checkpoint=spec.retry_from_checkpoint,
         preemption=PreemptionMode[spec.preemption.name],
     )
+
+
+def _setup(setup: Setup | None) -> WireSetup | None:
+    if not setup:
+        return None
+    steps = [WireCommand(argv=list(step)) for step in setup.steps]
+    return WireSetup(dependencies=list(setup.dependencies), steps=steps, timeout_ms=setup.timeout_ns // NS_PER_MS)
 
 
 _BANDS = {

@@ -99,7 +99,11 @@ FREEZABLE = "freezable"
 """The attribute of workers that can start attempts so that they get no io_uring. A worker says it of itself: an older
 one, one whose attempts are its own threads, and one on a machine for which there is no filter do not."""
 
-DECIDED_BY_WORKERS = ("python", FREEZABLE)
+PACKAGES = "packages"
+"""The attribute of workers that can install the packages that a job asks for: ``uv`` or ``pip``, which does it. A
+worker says it of itself: those whose tasks have images, or that have neither of the two, do not."""
+
+DECIDED_BY_WORKERS = ("python", FREEZABLE, PACKAGES)
 """Attributes that only a running worker has, and that any new one may meet."""
 
 

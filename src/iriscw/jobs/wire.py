@@ -13,7 +13,7 @@ import attrs
 
 from iriscw.cloud.model import Constraint, Op
 from iriscw.cloud.wire import amount, read_amount, read_constraint
-from iriscw.fleet.model import FREEZABLE, TASK_RUNTIME, TASK_RUNTIMES
+from iriscw.fleet.model import FREEZABLE, PACKAGES, TASK_RUNTIME, TASK_RUNTIMES
 from iriscw.jobs.messages import JobRow, JobView, TaskRow
 from iriscw.jobs.model import (
     JOB_TERMINAL,
@@ -86,6 +86,12 @@ def of_task_images(spec: JobSpec) -> JobSpec:
 def of_freezable(spec: JobSpec) -> JobSpec:
     """Have the tasks of a job placed only where they can be started so that they can be frozen."""
     return attrs.evolve(spec, constraints=(*spec.constraints, Constraint(FREEZABLE, Op.EXISTS)))
+
+
+def of_packages(spec: JobSpec) -> JobSpec:
+    """Have the tasks of a job placed only where packages can be installed for them: never in images of their own."""
+    able = (Constraint(PACKAGES, Op.EXISTS), Constraint(TASK_RUNTIME, Op.NOT_EXISTS))
+    return attrs.evolve(spec, constraints=(*spec.constraints, *able))
 
 
 def job_spec(sent: v1.SubmitJobRequest, entrypoint: Entrypoint, parent_job_id: str) -> JobSpec:
@@ -439,6 +445,7 @@ def specification(
         bundle_id=document.bundle_id,
         image=document.image,
         freezable=document.freezable,
+        setup=document.setup,
         resources=amount(spec.demand),
         environment=dict(environment),
         ports=list(spec.ports),

@@ -18,6 +18,7 @@ A call that ends the process (``os._exit``) leaves no result, and the attempt ha
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import sys
@@ -40,6 +41,8 @@ _MAX_FILE_BYTES = MAX_PAYLOAD_BYTES + HEADER_BYTES + (64 << 10)
 
 def main() -> int:
     """Run the task of this process."""
+    if sys.argv[1:] == ["--try"]:
+        return _try()
     workdir = os.environ.get("IRIS_WORKDIR")
     if not workdir:
         sys.stderr.write("python -m iriscw.task is run by a worker: IRIS_WORKDIR is not set\n")
@@ -56,6 +59,17 @@ def main() -> int:
         sys.stderr.write(f"the task's result could not be written: {error}\n")
         return EXIT_NOT_WRITTEN
     return code
+
+
+def _try() -> int:
+    """Say whether a task could run here, among packages that may not be those that iriscw was tested with."""
+    try:
+        for name in ("iriscw.client.client", "cloudpickle"):
+            importlib.import_module(name)
+    except Exception as error:  # noqa: BLE001 - a package of somebody else's may raise anything
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return EXIT_NOT_LOADED
+    return 0
 
 
 def _run(folder: Path) -> tuple[int, bytes]:

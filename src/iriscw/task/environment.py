@@ -27,6 +27,11 @@ TOKEN_FILE = "token"  # noqa: S105  # a file's name
 PAYLOAD_FILE = "payload"
 RESULT_FILE = "result"
 
+SETUP_PROGRAM = "setup.py"
+SETUP_ORDER_FILE = "setup.json"
+SETUP_FAILED_FILE = "setup-failed.json"
+"""Of an attempt with steps to be run first; see :mod:`iriscw.task.setup`."""
+
 CA_VARIABLE = "IRIS_CA_FILE"
 """The file with the authority of an ``https://`` controller; without it the system's authorities are trusted."""
 

@@ -8,6 +8,7 @@
 Files, below the cache folder::
 
     bundles/                          shared by all workers of the machine
+    environments/                     likewise: the packages that jobs ask for, see iriscw.packages.cache
     <worker id>/<incarnation>/        one life of a worker: journal/, attempts/, specifications/, lease
     <worker id>/<incarnation>/tasks/  what pods or containers of its tasks are shown: lease, supervisor.py
 
@@ -38,9 +39,11 @@ from iriscw.bundles.cache import BundleCache
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.dialling.messages import TurnedAway
 from iriscw.files import make_private_folder, remove_tree
-from iriscw.fleet.model import FREEZABLE
+from iriscw.fleet.model import FREEZABLE, PACKAGES
 from iriscw.inspection.doors import InspectionDoor
 from iriscw.journal.sqlite import SqliteJournal
+from iriscw.packages.cache import EnvironmentCache
+from iriscw.packages.installers import find_installer
 from iriscw.processes.lease import LeaseFile
 from iriscw.processes.syscall_filter import hindrance
 from iriscw.rpc.address import Address
@@ -188,6 +191,7 @@ class Worker:
         self._orphaned = False
         self._figures = WorkerFigures(settings.worker_id, settings.incarnation)
         self._door: RpcServer | None = None
+        self._packages: EnvironmentCache | None = None
         self._system: ActorSystem | None = None
 
     @property
@@ -289,6 +293,7 @@ class Worker:
             {**settings.task_secrets, **_way(settings)},
         )
         desk = AttemptDesk(runtime, specifications, bundles, place)
+        await self._install_packages(desk, lease)
         await desk.find()
         offer = await self._claimed(desk, stack)
         if settings.task_pods is None:
@@ -319,6 +324,19 @@ class Worker:
             ActorSystem(root, name=settings.worker_id, journal=journal, on_event=self._note)
         )
 
+    async def _install_packages(self, desk: AttemptDesk, lease: LeaseFile) -> None:
+        """Have packages be installed for attempts, where these are processes of this machine."""
+        settings = self.settings
+        if self._runtime or settings.task_pods is not None or settings.task_containers is not None:
+            return
+        installer = await anyio.to_thread.run_sync(find_installer, os.environ)
+        if installer is None:
+            log.warning("neither uv nor pip is here: jobs that ask for packages are not run by this worker")
+            return
+        root, users = settings.cache_dir / "environments", settings.life / "attempts"
+        desk.packages = self._packages = EnvironmentCache(root, installer, users=users, lease=lease.path)
+        await self._packages.sweep()
+
     async def _claimed(self, desk: AttemptDesk, stack: AsyncExitStack) -> GpuOffer:
         """Claim GPUs for as long as the worker runs: those of its attempts first, which it has taken up."""
         settings = self.settings
@@ -344,10 +362,11 @@ class Worker:
         return runtime
 
     def _attributes(self) -> Attributes:
-        """Return what the settings say, and whether our own runtimes can keep io_uring from attempts here."""
-        if self._runtime is not None or hindrance():
-            return self.settings.attributes
-        return self.settings.attributes.merged(Attributes({FREEZABLE: "true"}))
+        """Return what the settings say, and what our own runtimes can do here: keep io_uring from attempts, install."""
+        own = {} if self._runtime is not None or hindrance() else {FREEZABLE: "true"}
+        if self._packages is not None:
+            own[PACKAGES] = self._packages.installer.name
+        return self.settings.attributes.merged(Attributes(own)) if own else self.settings.attributes
 
     def _session_of(self, lease: LeaseFile | None) -> Callable[[], Session]:
         lease_ns, orphan_ns = round(self.settings.lease_s * SECOND), round(self.settings.orphan_after_s * SECOND)

@@ -36,6 +36,9 @@ USERS_FAULTS = (
 )
 """Errors of a start for which the job is to blame: another worker would not do better."""
 
+SETUP_FAULTS = ("DependenciesFailed", "DependenciesTimeout", "DependenciesConflict", "InvalidDependency")
+"""Errors of the installation of what a job asks for: as failures of its own code they count against its budget."""
+
 LOST_FAULTS = ("SpecificationUnknown",)
 
 TOO_FEW_GPUS = "TooFewGpus"
@@ -66,7 +69,7 @@ def fault_of(error: Exception) -> Fault:
 
 def refusal(fault: Fault) -> Ending:
     """Say what it means that an attempt could not be started."""
-    if fault.kind in USERS_FAULTS:
+    if fault.kind in USERS_FAULTS or fault.kind in SETUP_FAULTS:
         return Ending.FAILED
     return Ending.MISSING if fault.kind in LOST_FAULTS else Ending.REFUSED
 

@@ -86,7 +86,7 @@ from iriscw.worker.effects import (
     Started,
     Withdraw,
 )
-from iriscw.worker.judging import STOPPED, TOO_FEW_GPUS, fault_of, judge, kind_of_end, refusal, unstarted
+from iriscw.worker.judging import SETUP_FAULTS, STOPPED, TOO_FEW_GPUS, fault_of, judge, kind_of_end, refusal, unstarted
 from iriscw.worker.messages import (
     ATTEMPTS,
     SESSION,
@@ -563,7 +563,8 @@ def failed(attempt: Attempt, message: Failed, ctx: Context) -> Returned:
     if isinstance(message.effect, Fetch | Start):
         fault = fault_of(message.error)
         ending = unstarted(STOPPED[attempt.stop.cause]) if attempt.stop else refusal(fault)
-        record = AttemptEnded(AttemptEnd(ending, fault=fault), ctx.wall, was_started=False)
+        counts = fault.kind in SETUP_FAULTS and attempt.stop is None
+        record = AttemptEnded(AttemptEnd(ending, fault=fault), ctx.wall, was_started=counts)
         return _reported(attempt, Decision(records=(record,)))
     return (SetTimer(("again", message.key), AGAIN_NS, message.effect),)
 

@@ -13,6 +13,7 @@ import attrs
 
 from iriscw.cloud.model import Capacity
 from iriscw.jobs.model import GangPlace, Resumption, Suspension, TaskState
+from iriscw.packages.requirements import Setup
 from iriscw.runtime.vocabulary import SECOND
 
 MAX_ATTEMPTS = 512
@@ -138,3 +139,5 @@ class Specification:
     """The job's own, for attempts with a pod of their own; empty: the worker's default."""
     freezable: bool = False
     """Its attempts get no io_uring, so that they can be frozen."""
+    setup: Setup = attrs.field(factory=Setup)
+    """What is done before its program begins."""

@@ -15,6 +15,9 @@ import attrs
 
 from iriscw._errors import OperationError, UsageError
 from iriscw.cloud.model import Capacity
+from iriscw.jobs.traits import Fault
+from iriscw.packages.cache import Installed
+from iriscw.packages.requirements import Setup
 from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.identity import ProcessIdentity
 from iriscw.processes.supervised import Limits
@@ -103,6 +106,10 @@ class AttemptSpec:
     image: str = ""
     source: Path | None = None
     freezable: bool = False
+    installed: Installed | None = None
+    """The environment whose Python and packages it has; None: its worker's."""
+    setup: Setup = attrs.field(factory=Setup)
+    """Its steps are run first."""
 
     @property
     def uid(self) -> str:
@@ -164,6 +171,9 @@ class RunningAttempt(Protocol):
             ResultUnreadable: it is larger than any result is, or no file.
             WorkerTrouble: it cannot be read just now.
         """
+
+    async def setup_failure(self) -> Fault | None:
+        """Return which of the steps failed that are run before its program, after it has ended; None: none did."""
 
     async def remove(self) -> None:
         """Remove its files, after it has ended; repeating it is fine.

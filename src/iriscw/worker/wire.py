@@ -9,6 +9,7 @@ from iriscw.cloud.wire import read_amount
 from iriscw.dialling.messages import Heartbeat, HeartbeatAcked, Welcomed
 from iriscw.dialling.wire import turned_away
 from iriscw.jobs.wire import observation, read_gang_place, read_resumption
+from iriscw.packages.requirements import Setup
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import MILLISECOND
 from iriscw.worker.gpu_readings import GpuLook, GpuReading
@@ -149,7 +150,15 @@ def specification(content: bytes) -> Specification:
         namespace=message.namespace,
         image=message.image,
         freezable=message.freezable,
+        setup=_setup(message.setup),
     )
+
+
+def _setup(message: v1.Setup | None) -> Setup:
+    if message is None:
+        return Setup()
+    steps = tuple(tuple(step.argv) for step in message.steps)
+    return Setup(tuple(message.dependencies), steps, max(0, message.timeout_ms) * MILLISECOND)
 
 
 def gpus_message(look: GpuLook) -> v1.ListGpusResponse:

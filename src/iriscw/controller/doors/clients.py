@@ -48,6 +48,7 @@ from iriscw.jobs.scheduling.messages import ExplainJobs, JobReasons
 from iriscw.jobs.scheduling.placement import PYTHON
 from iriscw.jobs.traits import MAX_REASON_CHARS
 from iriscw.objects.ports import IfAbsent, ObjectExists, ObjectNotFound
+from iriscw.packages.requirements import check_setup_timeout, check_steps, normal
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import PermissionDenied
@@ -126,14 +127,18 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
             self._check_image(message.image)
         if entrypoint.callable is not None:
             self._check_python(entrypoint.callable.python_version)
+        if message.setup is not None:
+            self._check_setup(message.setup)
         kept = await self._stores.payloads.keep(
-            entrypoint, message.bundle_id, message.image, freezable=message.freezable
+            entrypoint, message.bundle_id, message.image, freezable=message.freezable, setup=message.setup
         )
         spec = wire.job_spec(message, kept, parent)
         if message.image:
             spec = wire.of_task_images(spec)
         if message.freezable:
             spec = wire.of_freezable(spec)
+        if message.setup is not None and message.setup.dependencies:
+            spec = wire.of_packages(spec)
         submitted: Submitted = await self._access.ask("/jobs", SubmitJob(spec, key, wire.existing(message.existing)))
         return v1.SubmitJobResponse(job_id=submitted.job_id, job_uid=submitted.uid, created=submitted.fresh)
 
@@ -158,6 +163,12 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
             check_image(image)
         except InvalidSpec as error:
             raise InvalidArgument(str(error)) from error
+
+    def _check_setup(self, setup: v1.Setup) -> None:
+        """Refuse what no worker would do, before anything is promised."""
+        normal(setup.dependencies)
+        check_steps([step.argv for step in setup.steps])
+        check_setup_timeout(setup.timeout_ms / 1000)
 
     def _check_python(self, wanted: str) -> None:
         if not self._pythons or wanted in self._pythons:

@@ -1,8 +1,8 @@
 """What jobs run, kept outside of their records: entrypoints in the object store, named by their hash.
 
 The journal holds facts, not data: a job's record has the SHA-256 of its *run document*, an encoded
-``TaskSpecification`` of which only the entrypoint, the bundle, the image and ``freezable`` are set. It lies at
-``<prefix>/payloads/<sha256>``, was written before the job was accepted, and is put together with the rest of the
+``TaskSpecification`` of which only the entrypoint, the bundle, the image, ``freezable`` and the setup are set. It lies
+at ``<prefix>/payloads/<sha256>``, was written before the job was accepted, and is put together with the rest of the
 specification when a worker is told to run the job.
 """
 
@@ -15,7 +15,7 @@ import shlex
 from iriscw.controller.errors import SubmissionTooLarge
 from iriscw.jobs.model import Entrypoint, EntrypointKind
 from iriscw.objects.ports import IfAbsent, ObjectExists, ObjectStore, StoreUnreachable
-from iriscw.proto.iriscw.v1 import Entrypoint as WireEntrypoint, TaskSpecification
+from iriscw.proto.iriscw.v1 import Entrypoint as WireEntrypoint, Setup, TaskSpecification
 
 MAX_DOCUMENT_BYTES = 8 << 20
 """The wire's bound on a specification."""
@@ -42,7 +42,13 @@ class Payloads:
         self._cached_bytes = 0
 
     async def keep(
-        self, entrypoint: WireEntrypoint, bundle_id: str, image: str = "", *, freezable: bool = False
+        self,
+        entrypoint: WireEntrypoint,
+        bundle_id: str,
+        image: str = "",
+        *,
+        freezable: bool = False,
+        setup: Setup | None = None,
     ) -> Entrypoint:
         """Store what a job runs; give what its record says of it.
 
@@ -50,7 +56,9 @@ class Payloads:
             SubmissionTooLarge: it is larger than a specification may be.
             StoreAccessDenied, StoreUnreachable, StoreFull: see ``ObjectStore.put``.
         """
-        run = TaskSpecification(entrypoint=entrypoint, bundle_id=bundle_id, image=image, freezable=freezable)
+        run = TaskSpecification(
+            entrypoint=entrypoint, bundle_id=bundle_id, image=image, freezable=freezable, setup=setup
+        )
         document = bytes(run)
         if len(document) > MAX_DOCUMENT_BYTES:
             raise SubmissionTooLarge(f"the entrypoint takes {len(document)} bytes, more than {MAX_DOCUMENT_BYTES}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 
-from iriscw.fleet.model import FREEZABLE
+from iriscw.fleet.model import FREEZABLE, PACKAGES
 from iriscw.jobs.scheduling.placement import (
     MAX_ATTEMPTS_PER_WORKER,
     PYTHON,
@@ -69,7 +69,9 @@ def lacks_only_software(inventory: Inventory, wish: PlacementWish) -> bool:
     """Tell whether there are workers that would do but for what is installed on them, their Python or a version of
     iriscw that cannot start tasks as ``freezable``: then more of them would not help.
     """
-    plain = PlacementWish(wish.demand, tuple(each for each in wish.constraints if each.key != FREEZABLE))
+    plain = PlacementWish(
+        wish.demand, tuple(each for each in wish.constraints if each.key not in (FREEZABLE, PACKAGES))
+    )
     if plain == wish:
         return False
     return any(_pool_cause(pool, wish) and not _pool_cause(pool, plain) for pool in inventory.pools.values())

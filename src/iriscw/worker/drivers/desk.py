@@ -20,6 +20,7 @@ import attrs
 
 from iriscw._errors import OperationError
 from iriscw.jobs.traits import Fault, ResultFacts
+from iriscw.packages.cache import DependenciesConflict, EnvironmentCache, Installed, PackagesUnavailable
 from iriscw.processes.ends import EndKind, ProcessEnd
 from iriscw.processes.supervised import Limits
 from iriscw.runtime.vocabulary import SECOND, replace
@@ -122,6 +123,8 @@ class AttemptDesk:
     ) -> None:
         """Take what there is. ``offer``: the GPUs that are divided among attempts; None where the node does that."""
         self.offer = offer
+        self.packages: EnvironmentCache | None = None
+        """What installs packages for attempts; None: nothing does."""
         self._runtime = runtime
         self._specifications = specifications
         self._bundles = bundles
@@ -167,6 +170,7 @@ class AttemptDesk:
             raise PayloadRefused(f"the callable was pickled by Python {spec.python}; this worker has {ours}")
         if spec.bundle_id:
             await self._bundles.fetch(spec.bundle_id)
+        await self._install(effect.order, spec)
         return 0 if self.offer is None else spec.demand.gpu_count
 
     async def start(self, effect: Start) -> Started:
@@ -180,6 +184,7 @@ class AttemptDesk:
         order = effect.order
         spec = await self._specification(order)
         source = await self._bundles.fetch(spec.bundle_id) if spec.bundle_id else None
+        installed = await self._install(order, spec)
         ports = free_ports(spec.ports, self._place.bind_host)
         gang = self._gang(order)
         if order.uid in self._unwanted:
@@ -196,6 +201,8 @@ class AttemptDesk:
                 image=spec.image,
                 source=source,
                 freezable=spec.freezable,
+                installed=installed,
+                setup=spec.setup,
             )
         )
         self.held[order.uid] = DeskEntry(running)
@@ -233,6 +240,8 @@ class AttemptDesk:
             told = finish(end, await held.running.result(), time.time_ns())
         except ResultUnreadable as error:  # the program's own doing: the attempt has ended all the same
             told = finish(end, None, time.time_ns(), lost_result(error, end))
+        if end.kind is EndKind.EXITED and end.code and (failure := await held.running.setup_failure()) is not None:
+            told = replace(told, fault=failure)
         told = replace(told, folder=str(held.running.stdout.parent))
         held.result = told.result
         if end.kind is not EndKind.LOST:  # it may have been frozen: whoever knows better says that it has ended
@@ -334,6 +343,20 @@ class AttemptDesk:
             await held.running.remove()
             del self.held[held.running.uid]
         return len(strangers)
+
+    async def _install(self, order: Order, spec: Specification) -> Installed | None:
+        """Have the packages that it asks for; None if it asks for none."""
+        wanted, timeout_s = spec.setup.dependencies, spec.setup.timeout_ns / SECOND
+        if not wanted:
+            return None
+        if self.packages is None:
+            raise PackagesUnavailable("this worker installs no packages: its tasks have what is here, or images")
+        installed = await self.packages.provide(wanted, order.uid, timeout_s)
+        if spec.payload and installed.hindrance:
+            raise DependenciesConflict(
+                f"iriscw, which makes the call, does not run beside these packages: {installed.hindrance}"
+            )
+        return installed
 
     async def _specification(self, order: Order) -> Specification:
         return await anyio.to_thread.run_sync(self._specifications.get, order.specification)

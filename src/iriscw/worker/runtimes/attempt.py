@@ -9,7 +9,9 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw.jobs.traits import Fault
 from iriscw.processes.identity import ProcessIdentity
+from iriscw.worker.model import MAX_FAULT_CHARS
 from iriscw.worker.ports import AttemptExists, AttemptSpec, ResultMissing, ResultUnreadable, WorkerTrouble
 from iriscw.worker.runtimes.workdir import AttemptFolder
 
@@ -77,6 +79,11 @@ class FolderAttempt:
             kind = ResultUnreadable if error.errno in _NEVER_READ else WorkerTrouble
             raise kind(f"the result of {self.uid} cannot be read: {error}") from error
 
+    async def setup_failure(self) -> Fault | None:
+        """Return which of its steps failed; None: none did."""
+        said = await anyio.to_thread.run_sync(self.folder.setup_failure)
+        return None if said is None else Fault(said[0], said[1][-MAX_FAULT_CHARS:])
+
     async def remove(self) -> None:
         """Remove its files.
 
@@ -89,7 +96,7 @@ class FolderAttempt:
             raise WorkerTrouble(f"the files of {self.uid} cannot be removed: {error}") from error
 
 
-async def prepare(folder: AttemptFolder, spec: AttemptSpec) -> None:
+async def prepare(folder: AttemptFolder, spec: AttemptSpec, argv: tuple[str, ...] = ()) -> None:
     """Make the folder of an attempt that starts.
 
     Raises:
@@ -97,7 +104,7 @@ async def prepare(folder: AttemptFolder, spec: AttemptSpec) -> None:
         WorkerTrouble: it cannot be made, and nothing of it is left.
     """
     try:
-        await anyio.to_thread.run_sync(folder.prepare, spec)
+        await anyio.to_thread.run_sync(folder.prepare, spec, argv)
     except FileExistsError as error:
         raise AttemptExists(f"there is an attempt {spec.uid!r} already") from error
     except OSError as error:

@@ -77,6 +77,8 @@ class InlineRuntime(Unmoved):
             raise InvalidArgument("the inline runtime runs callables only")
         if spec.freezable:
             raise NotFreezable("the inline runtime runs callables as threads of the worker: none can be frozen alone")
+        if spec.setup.steps or spec.installed is not None:
+            raise InvalidArgument("the inline runtime runs callables as threads of the worker: none has its own setup")
         check_payload(spec.payload)
         folder = AttemptFolder(self.root, spec.uid)
         await prepare(folder, spec)

@@ -60,6 +60,16 @@ def check_environment(environment: Mapping[str, str]) -> None:
             raise InvalidArgument(f"{name!r} is not a valid variable name, or its value holds a NUL")
 
 
+def check_contained(spec: AttemptSpec) -> None:
+    """Refuse packages of this machine for an attempt with an image of its own: their Python is not in that.
+
+    Raises:
+        InvalidArgument: it has some.
+    """
+    if spec.installed is not None:
+        raise InvalidArgument("dependencies: a task with an image of its own has the packages of that")
+
+
 def filter_of(spec: AttemptSpec) -> bytes:
     """Return the filter of system calls under which the program begins; empty if it begins under none.
 

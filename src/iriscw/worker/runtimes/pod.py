@@ -49,7 +49,7 @@ from iriscw.worker.ports import (
     WorkerTrouble,
 )
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
-from iriscw.worker.runtimes.input_checks import PROGRAM_DEFAULTS, argv_of, check_environment, filter_of
+from iriscw.worker.runtimes.input_checks import PROGRAM_DEFAULTS, argv_of, check_contained, check_environment, filter_of
 from iriscw.worker.runtimes.not_suspendable import Unmoved
 from iriscw.worker.runtimes.pod_life import (
     Course,
@@ -246,6 +246,7 @@ class PodRuntime(Unmoved):
 
     async def start(self, spec: AttemptSpec) -> PodAttempt:
         """Start an attempt."""
+        check_contained(spec)
         argv = argv_of(spec, CALLABLE_ARGV)
         folder = AttemptFolder(self.root, spec.uid, self.one_log)
         own = spec.facts.gpus or ()
@@ -255,9 +256,9 @@ class PodRuntime(Unmoved):
             del variables[name]  # its pod's own, which nobody knows yet
         check_environment(spec.environment)
         syscall_filter = filter_of(spec)
-        await prepare(folder, spec)
+        await prepare(folder, spec, argv)
         program = Program(
-            argv=argv,
+            argv=folder.steps(INTERPRETER) if spec.setup.steps else argv,
             folder=folder.path,
             workdir=folder.work,
             stdout=folder.stdout,

@@ -161,7 +161,7 @@ class ProcessRuntime:
 
     async def start(self, spec: AttemptSpec) -> ProcessAttempt:
         """Start an attempt."""
-        argv = argv_of(spec, CALLABLE_ARGV)
+        argv = argv_of(spec, _callable_argv(spec))
         folder = AttemptFolder(self.root, spec.uid, self.one_log)
         variables = task_environment(spec.facts, folder.work)
         markers = _markers(folder)
@@ -169,14 +169,14 @@ class ProcessRuntime:
             del variables[name]
         check_environment(spec.environment)
         syscall_filter = filter_of(spec)
-        await prepare(folder, spec)
+        await prepare(folder, spec, argv)
         program = Program(
-            argv=argv,
+            argv=folder.steps(sys.executable) if spec.setup.steps else argv,
             folder=folder.path,
             workdir=folder.work,
             stdout=folder.stdout,
             stderr=folder.stderr,
-            environment={**basic_environment(self.ours), **PROGRAM_DEFAULTS, **spec.environment, **variables},
+            environment={**self._environment(spec), **variables},
             markers=markers,
             limits=spec.limits,
             lease=None if self.lease is None else self.lease.path,
@@ -199,6 +199,16 @@ class ProcessRuntime:
         if self.lease is not None and self.lease.until_ns < until_ns:  # meanwhile, and perhaps after it was read
             supervised.look_at_lease()
         return self._attempt(folder, supervised)
+
+    def _environment(self, spec: AttemptSpec) -> dict[str, str]:
+        """Return its variables but for those that iriscw sets for every task."""
+        given = {**basic_environment(self.ours), **PROGRAM_DEFAULTS}
+        if spec.installed is None:
+            return {**given, **spec.environment}
+        given.pop("PYTHONPATH", None)  # its packages would win over those that are installed; iriscw's own are found
+        told = {**given, **spec.environment}
+        folder = spec.installed.folder
+        return {**told, "PATH": f"{folder / 'bin'}{os.pathsep}{told['PATH']}", "VIRTUAL_ENV": str(folder)}
 
     def withdraw(self, uid: str) -> None:
         """Nothing is to be done: a start takes milliseconds."""
@@ -501,6 +511,12 @@ def _came_back(folder: Path, grant: str) -> bool:
         return read_end(folder) is not None or (found is not None and is_alive(found[0]))
     except StatusDamaged:
         return True
+
+
+def _callable_argv(spec: AttemptSpec) -> tuple[str, ...]:
+    if spec.installed is None:
+        return CALLABLE_ARGV
+    return (str(spec.installed.python), *CALLABLE_ARGV[1:])
 
 
 def _markers(folder: AttemptFolder) -> dict[str, str]:

@@ -27,11 +27,16 @@ import attrs
 from iriscw._errors import InvalidArgument
 from iriscw.files import TEMPORARY_PREFIX, decode_json, make_private_folder, read_bounded, remove_tree, write_atomic
 from iriscw.rpc.limits import MAX_RESULT_BYTES
+from iriscw.runtime.vocabulary import SECOND
+from iriscw.task import setup
 from iriscw.task.environment import (
     CONTEXT_FILE,
     PAYLOAD_FILE,
     PRIVATE_FOLDER,
     RESULT_FILE,
+    SETUP_FAILED_FILE,
+    SETUP_ORDER_FILE,
+    SETUP_PROGRAM,
     TOKEN_FILE,
     WORK_FOLDER,
     decode_facts,
@@ -42,10 +47,14 @@ from iriscw.worker.ports import AttemptSpec, Whereabouts
 GOES_ON = "\niriscw: goes on from a checkpoint; what stands above was written since that, too\n"
 """What the log of an attempt says between what a life wrote that is over, and what the next one writes."""
 
+SETUP_FAILURES = ("SetupFailed", "SetupTimeout", "ProgramMissing")
+"""How steps can fail; the last of them: what comes after them is not there."""
+
 UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RECORD = "attempt.json"
 _CALLABLE = "callable"
 _MAX_RECORD_BYTES = 1 << 20
+_SETUP_SOURCE = Path(setup.__file__)
 
 
 @attrs.frozen
@@ -86,8 +95,8 @@ class AttemptFolder:
         """The file that takes standard error."""
         return self.stdout if self.one_log else self.path / "stderr.log"
 
-    def prepare(self, spec: AttemptSpec) -> None:
-        """Make the folder with all that the attempt finds in it.
+    def prepare(self, spec: AttemptSpec, argv: tuple[str, ...] = ()) -> None:
+        """Make the folder with all that the attempt finds in it. ``argv``: what is run after its steps.
 
         Raises:
             FileExistsError: there is one.
@@ -105,10 +114,18 @@ class AttemptFolder:
         write_atomic(private / TOKEN_FILE, spec.token.encode(), durable=False)
         if spec.payload:
             write_atomic(private / PAYLOAD_FILE, spec.payload, durable=False)
+        if spec.setup.steps:
+            order = {"steps": spec.setup.steps, "timeout_s": spec.setup.timeout_ns / SECOND, "argv": argv}
+            write_atomic(private / SETUP_ORDER_FILE, json.dumps(order).encode(), durable=False)
+            write_atomic(private / SETUP_PROGRAM, _SETUP_SOURCE.read_bytes(), durable=False)
         for log in (self.stdout, self.stderr):
             write_atomic(log, b"", durable=False)
         record = {**json.loads(facts), _CALLABLE: bool(spec.payload)}
         write_atomic(self.path / _RECORD, json.dumps(record, indent=1).encode())
+
+    def steps(self, python: str) -> tuple[str, ...]:
+        """Return what is executed of an attempt that has steps: these, and after them its program."""
+        return (python, "-I", "-S", str(self.work / PRIVATE_FOLDER / SETUP_PROGRAM))
 
     def moved(self, where: Whereabouts) -> None:
         """Have its context say where it is now.
@@ -164,6 +181,20 @@ class AttemptFolder:
         if not self._is_callable():
             return None
         return read_bounded(self.work / PRIVATE_FOLDER / RESULT_FILE, MAX_RESULT_BYTES, below=self.path)
+
+    def setup_failure(self) -> tuple[str, str] | None:
+        """Read which of its steps failed: the kind of the failure, and what is said of it; None: none did.
+
+        The program may have written it as well. It says how it failed, and that only if it did.
+        """
+        path = self.work / PRIVATE_FOLDER / SETUP_FAILED_FILE
+        try:
+            said = decode_json(read_bounded(path, _MAX_RECORD_BYTES, below=self.path))
+        except (OSError, ValueError):
+            return None
+        if not isinstance(said, dict) or said.get("kind") not in SETUP_FAILURES:
+            return None
+        return str(said["kind"]), str(said.get("text", ""))
 
     def _is_callable(self) -> bool:
         """Whether it is a callable. Where the record does not say so (an earlier version wrote it, or the program has

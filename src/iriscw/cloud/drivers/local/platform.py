@@ -57,7 +57,7 @@ from iriscw.cloud.model import (
     Upserted,
 )
 from iriscw.processes.ends import ProcessEnd
-from iriscw.processes.environment import basic_environment
+from iriscw.processes.environment import basic_environment, installer_settings
 from iriscw.processes.supervised import NotStarted, Program, Supervised, adopt, launch
 from iriscw.processes.sweep import SweepFailed, sweep
 
@@ -145,6 +145,7 @@ class LocalPlatform:
         request = record.spec.request
         return {
             **basic_environment(os.environ),
+            **installer_settings(os.environ),
             **{name: os.environ[name] for name in (GPU_BOUND,) if name in os.environ},
             ORPHAN_VARIABLE: f"{ORPHAN_AFTER_S:g}",
             **self.options.environment,

@@ -195,6 +195,7 @@ __all__ = (
     "RuntimeTurn",
     "ScaleGroupConfig",
     "ScaleGroupResources",
+    "Setup",
     "ShimServiceBase",
     "ShimServiceStub",
     "SliceConfig",
@@ -4816,6 +4817,32 @@ default_message_pool.register_message("iriscw.v1", "ScaleGroupResources", ScaleG
 
 
 @dataclass(eq=False, repr=False)
+class Setup(betterproto2.Message):
+    """
+    What is done before the program of a task begins.
+    """
+
+    dependencies: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Requirements as pip takes them, each with its hashes if it has any; at most 512 KiB. Workers install them once for
+    each content.
+    """
+
+    steps: "list[Command]" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Run one after the other in the task's folder, as part of the task.
+    """
+
+    timeout_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    Of the installation, and of each step.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "Setup", Setup)
+
+
+@dataclass(eq=False, repr=False)
 class SliceConfig(betterproto2.Message):
     """
     How a slice of the group is created. What it does not say it inherits from its group.
@@ -5030,6 +5057,11 @@ class SubmitJobRequest(betterproto2.Message):
     What becomes of a task that has to give way to one of a higher band.
     """
 
+    setup: "Setup | None" = betterproto2.field(30, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    What is done before its program begins; absent: nothing.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "SubmitJobRequest", SubmitJobRequest)
 
@@ -5147,6 +5179,11 @@ class TaskSpecification(betterproto2.Message):
     freezable: "bool" = betterproto2.field(13, betterproto2.TYPE_BOOL)
     """
     Its attempts get no io_uring, so that a program which would use one can be frozen.
+    """
+
+    setup: "Setup | None" = betterproto2.field(14, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    What is done before its program begins; absent: nothing.
     """
 
 
