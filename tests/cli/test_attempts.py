@@ -1,7 +1,15 @@
 """One job for people: facts, tasks, retries, and what was said last."""
 
 from iriscw.cli.attempts import MAX_COMMAND_CHARS, MAX_RETRIES_SHOWN, describe, progress_text, short_gpus
-from iriscw.client.model import AttemptStatus, JobStatus, ProgressStatus, TaskStatus, TaskSuspension
+from iriscw.client.model import (
+    AttemptStatus,
+    JobStatus,
+    ProgressStatus,
+    TaskCheckpoint,
+    TaskCheckpoints,
+    TaskStatus,
+    TaskSuspension,
+)
 from iriscw.jobs.model import JobState, Suspension, TaskState
 from iriscw.jobs.traits import one_line
 
@@ -52,6 +60,18 @@ def test_gpus_have_a_column_where_there_are_any():
     assert "GPUS" in text
     assert " 4cf8db2d,0f1e2d3c" in text
     assert "GPUS" not in describe(job(), [task(0, attempt(0, TaskState.RUNNING))], NOW_MS)
+
+
+def test_checkpoints_of_tasks_that_run_on_have_a_table():
+    """The newest of each task, and what a reader should know of the latest."""
+    kept = (TaskCheckpoint("ck-2", "n1", NOW_MS - 90_000), TaskCheckpoint("ck-1", "n1", NOW_MS - 200_000))
+    found = TaskCheckpoints(kept, failure="no room\x1b", times_gone_back=2, gone_back_to="ck-0", gone_back_at_ms=NOW_MS)
+    text = describe(job(), [task(0, checkpoints=found), task(1), task(2, checkpoints=TaskCheckpoints())], NOW_MS)
+    shown = text[text.index("COPIED") :].splitlines()
+    assert shown[1].split()[:5] == ["0", "2", "ck-2", "n1", "90s"]
+    assert "the latest was not made: no room\\x1b; it went back 2 times, last to ck-0" in shown[1]
+    assert shown[2].split() == ["2", "0", "-"]
+    assert "COPIED" not in describe(job(), [task(0)], NOW_MS)
 
 
 def test_progress_has_a_column_where_there_is_any():

@@ -5,6 +5,8 @@ import pytest
 from jobs_world import ScriptedWorker
 from suspend_bench import RUNS, Bench
 
+from iriscw.client.wire import task_status
+from iriscw.jobs import wire
 from iriscw.jobs.keeping.going_back import may_go_back
 from iriscw.jobs.keeping.messages import CheckpointMissed, CopyOverdue
 from iriscw.jobs.lifecycle import Judgement
@@ -137,6 +139,24 @@ def test_it_goes_back_and_its_log_goes_on():
     bench.end(log_offset=0)
     bench.thaw()
     assert (bench.worker.granted.resumption.log_offset, bench.row.failures) == (50, 2)
+
+
+def test_what_is_told_of_them():
+    """Those that are kept, what became of the latest, and from which it went on: also as clients read it."""
+    bench = Copied()
+    assert bench.row.copies is None
+    first, second = bench.copy(), bench.copy()
+    operation = bench.begun()
+    assert (bench.row.copies.under_way, bench.row.copies.failure) == (True, "")
+    operation.complete(FrozenAttempt(Frozen.UNDONE, reason="no room"))
+    bench.sim.advance(1)
+    bench.end()
+    read = task_status(wire.task_status(bench.job, bench.row, "")).checkpoints
+    names = [f"ck-{each.key}" for each in (second, first)]
+    assert [each.checkpoint for each in read.kept] == names
+    assert read.kept[1].taken_at_ms < read.kept[0].taken_at_ms < read.begun_at_ms < read.gone_back_at_ms
+    assert (read.failure, read.being_made) == ("no room", False)
+    assert (read.times_gone_back, read.gone_back_to) == (1, names[0])
 
 
 def test_who_suspends_it_meanwhile_waits_for_the_copy():

@@ -41,7 +41,7 @@ def describe(status: JobStatus, tasks: Sequence[TaskStatus], now_ms: int) -> str
     """Write a job for people. ``now_ms`` is the time since 1970."""
     earlier = [Tried(task.index, each) for task in tasks for each in task.attempts[1:]]
     earlier.sort(key=lambda each: each.attempt.finished_at_ms, reverse=True)
-    parts = [_facts(status, now_ms), _tasks_table(status, tasks)]
+    parts = [_facts(status, now_ms), _tasks_table(status, tasks), _checkpoints_table(tasks, now_ms)]
     if earlier:
         parts.append(_retries_table(earlier, now_ms))
     parts.append(_last_words(status, tasks, earlier))
@@ -89,6 +89,35 @@ def _tasks_table(status: JobStatus, tasks: Sequence[TaskStatus]) -> str:
     more = [*(["GPUS"] if shown else []), *(["PROGRESS"] if told else [])]
     heads = ["TASK", "STATE", "WORKER", "ATTEMPT", "EXIT", *more, "REASON"]
     return table(heads, rows, terminal_columns(), kept=("STATE", "WORKER"))
+
+
+def _checkpoints_table(tasks: Sequence[TaskStatus], now_ms: int) -> str:
+    """Write what ``checkpoint_every`` has made of tasks that run: of each the newest, and what became of the latest."""
+    rows = []
+    made = [(task.index, task.checkpoints) for task in tasks if task.checkpoints is not None]
+    for index, found in made[:MAX_RETRIES_SHOWN]:
+        newest = found.kept[0] if found.kept else None
+        said = ["one more is being made"] if found.being_made else []
+        said += [f"the latest was not made: {found.failure}"] if found.failure else []
+        if found.times_gone_back:
+            times = "once" if found.times_gone_back == 1 else f"{found.times_gone_back} times"
+            ago = age(found.gone_back_at_ms, now_ms)
+            said.append(f"it went back {times}, last to {found.gone_back_to} {ago} ago")
+        rows.append(
+            [
+                str(index),
+                str(len(found.kept)),
+                "" if newest is None else cell(newest.checkpoint),
+                "" if newest is None else cell(newest.node),
+                "" if newest is None else age(newest.taken_at_ms, now_ms),
+                cell("; ".join(said)),
+            ]
+        )
+    if not rows:
+        return ""
+    shown = table(["COPIED", "KEPT", "NEWEST", "NODE", "AGO", "SAID"], rows, terminal_columns(), kept=("NEWEST",))
+    more = len(made) - len(rows)
+    return shown + (f"and {more} more: -o json has them\n" if more else "")
 
 
 def short_gpus(uuids: Sequence[str]) -> str:

@@ -186,6 +186,36 @@ class TaskSuspension:
 
 
 @attrs.frozen
+class TaskCheckpoint:
+    """A checkpoint that was made of a task while it ran, and is kept."""
+
+    checkpoint: str
+    node: str
+    """The machine that has it."""
+    taken_at_ms: int
+
+
+@attrs.frozen
+class TaskCheckpoints:
+    """The checkpoints that ``checkpoint_every`` has made of the latest attempt of a task."""
+
+    kept: tuple[TaskCheckpoint, ...] = ()
+    """The newest first."""
+    begun_at_ms: int = 0
+    """When the latest was begun."""
+    being_made: bool = False
+    """Whether that is being made now."""
+    failure: str = ""
+    """Why it was not made; empty if it was, or is being made."""
+    times_gone_back: int = 0
+    """How often the attempt ended and went on from a checkpoint."""
+    gone_back_to: str = ""
+    """From which it did last."""
+    gone_back_at_ms: int = 0
+    """When the life before that ended."""
+
+
+@attrs.frozen
 class TaskStatus:
     """Where one task of a job was when the controller was asked."""
 
@@ -203,6 +233,8 @@ class TaskStatus:
     """None while it is not suspended, and nobody is about to."""
     progress: ProgressStatus | None = None
     """What its latest attempt said last. None: nothing, or the job is over."""
+    checkpoints: TaskCheckpoints | None = None
+    """None if none was begun of its latest attempt, or that is over."""
 
     @property
     def shown_state(self) -> str:

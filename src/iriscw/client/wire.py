@@ -35,6 +35,7 @@ from iriscw.proto.iriscw.v1 import (
     Setup as WireSetup,
     SliceStatus,
     SubmitJobRequest,
+    TaskCheckpoints,
     TaskState as WireTaskState,
     TaskStatus,
     TaskSuspension,
@@ -124,6 +125,19 @@ def task_status(sent: TaskStatus) -> model.TaskStatus:
         worker_id=sent.worker_id,
         suspension=None if sent.suspension is None else task_suspension(sent.suspension),
         progress=_progress(sent.progress),
+        checkpoints=None if sent.checkpoints is None else _task_checkpoints(sent.checkpoints),
+    )
+
+
+def _task_checkpoints(sent: TaskCheckpoints) -> model.TaskCheckpoints:
+    return model.TaskCheckpoints(
+        kept=tuple(model.TaskCheckpoint(each.checkpoint_id, each.node, each.taken_at_ms) for each in sent.kept),
+        begun_at_ms=sent.begun_at_ms,
+        being_made=sent.being_made,
+        failure=sent.failure,
+        times_gone_back=sent.times_gone_back,
+        gone_back_to=sent.gone_back_to,
+        gone_back_at_ms=sent.gone_back_at_ms,
     )
 
 

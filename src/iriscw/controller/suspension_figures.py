@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 
+from iriscw.jobs.keeping.messages import CheckpointMade, CheckpointMissed, GoesBack, PassedOver
 from iriscw.jobs.model import Suspension
 from iriscw.jobs.suspension.messages import CheckpointLeft, PhaseOver
 from iriscw.runtime.vocabulary import SECOND
@@ -18,6 +19,10 @@ BOUNDS_S: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 360
 
 OUTCOMES: Final = ("asked", "suspended", "undone", "resuming", "resumed", "unplaced", "ended")
 """See :class:`~iriscw.jobs.suspension.messages.PhaseOver`."""
+
+
+COPIES: Final = {CheckpointMade: "made", CheckpointMissed: "missed", GoesBack: "gone_back", PassedOver: "passed_over"}
+"""What becomes of checkpoints that are made of attempts while they run."""
 
 
 @attrs.frozen
@@ -47,11 +52,13 @@ class PhaseStatistics:
         outcomes: how often a phase was left for each outcome; of what ran: ``asked``.
         lasted: by phase and outcome; phases of what ran are not measured.
         left: checkpoints that nobody needs and that could not be removed.
+        copies: checkpoints of attempts that run on, by what became of them.
     """
 
     outcomes: Mapping[str, int] = attrs.field(factory=dict)
     lasted: Mapping[tuple[str, str], Lasted] = attrs.field(factory=dict)
     left: int = 0
+    copies: Mapping[str, int] = attrs.field(factory=dict)
 
 
 class Phases:
@@ -61,11 +68,14 @@ class Phases:
         self._outcomes: collections.Counter[str] = collections.Counter()
         self._lasted: dict[tuple[str, str], Lasted] = {}
         self._left = 0
+        self._copies: collections.Counter[str] = collections.Counter()
 
     def notice(self, event: Any) -> None:
         """Take note of an event."""
         if isinstance(event, CheckpointLeft):
             self._left += 1
+        elif type(event) in COPIES:
+            self._copies[COPIES[type(event)]] += 1
         elif isinstance(event, PhaseOver):
             self._outcomes[event.outcome] += 1
             if event.phase is not Suspension.NONE:
@@ -74,4 +84,4 @@ class Phases:
 
     def statistics(self) -> PhaseStatistics:
         """Return what was counted."""
-        return PhaseStatistics(dict(self._outcomes), dict(self._lasted), self._left)
+        return PhaseStatistics(dict(self._outcomes), dict(self._lasted), self._left, dict(self._copies))

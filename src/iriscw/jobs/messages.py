@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import Any
 
 from iriscw.cloud.model import Capacity
+from iriscw.jobs.keeping.messages import CopiesView
 from iriscw.jobs.model import Attempt, Band, Ending, Existing, JobSpec, JobState, Observation, RunOrder, TaskState
 from iriscw.jobs.suspension.messages import SuspendedAttempt, SuspensionView
 from iriscw.runtime.vocabulary import ActorPath, message
@@ -171,7 +172,8 @@ class TaskRow:
     """A task, with its latest attempt as users see it; None: it never had one. ``worker_id`` is empty where no worker
     has that attempt.
 
-    ``suspension`` is None of a live attempt that nobody ever asked to suspend, and of one that is over.
+    ``suspension`` is None of a live attempt that nobody ever asked to suspend, and of one that is over; ``copies`` is
+    None of one of which no copy was begun, and of one that is over.
 
     ``attempt_reason`` says why the latest attempt ended so, or what it waits for while it lives.
 
@@ -190,6 +192,7 @@ class TaskRow:
     attempt_reason: str = ""
     earlier: tuple[Attempt, ...] = ()
     suspension: SuspensionView | None = None
+    copies: CopiesView | None = None
 
     @property
     def uid(self) -> str:

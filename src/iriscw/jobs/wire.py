@@ -14,6 +14,7 @@ import attrs
 from iriscw.cloud.model import Constraint, Op
 from iriscw.cloud.wire import amount, read_amount, read_constraint
 from iriscw.fleet.model import FREEZABLE, PACKAGES, TASK_RUNTIME, TASK_RUNTIMES
+from iriscw.jobs.keeping.messages import CopiesView
 from iriscw.jobs.messages import JobRow, JobView, TaskRow
 from iriscw.jobs.model import (
     JOB_TERMINAL,
@@ -221,6 +222,22 @@ def task_status(job_id: str, row: TaskRow, pending_reason: str, progress: v1.Pro
         worker_id=row.worker_id,
         suspension=None if row.suspension is None else task_suspension(row.suspension),
         progress=progress,
+        checkpoints=None if row.copies is None else _task_checkpoints(row.copies),
+    )
+
+
+def _task_checkpoints(view: CopiesView) -> v1.TaskCheckpoints:
+    return v1.TaskCheckpoints(
+        kept=[
+            v1.TaskCheckpoint(checkpoint_id=checkpoint, node=node, taken_at_ms=_ms(wall_ns))
+            for checkpoint, node, wall_ns in view.kept
+        ],
+        begun_at_ms=_ms(view.began_wall_ns),
+        being_made=view.under_way,
+        failure=view.failure,
+        times_gone_back=view.times,
+        gone_back_to=view.back_to,
+        gone_back_at_ms=_ms(view.back_wall_ns),
     )
 
 

@@ -9,6 +9,7 @@ from iriscw.controller.features.fleet import fleet_figures
 from iriscw.controller.features.nodes import phase_figures, review_figures
 from iriscw.controller.suspension_figures import Phases
 from iriscw.fleet.model import Availability, FleetDescription, GroupRow
+from iriscw.jobs.keeping.messages import CheckpointMissed, GoesBack
 from iriscw.jobs.model import Suspension
 from iriscw.jobs.suspension.messages import CheckpointLeft, PhaseOver
 
@@ -74,6 +75,8 @@ def test_suspensions_are_measured() -> None:
         PhaseOver(Suspension.SUSPENDING, "suspended", 500_000_000),
         PhaseOver(Suspension.SUSPENDED, "ended", 10**15),
         CheckpointLeft("job-a", "k", "ck-1", "n1", "NoAgent", 0),
+        CheckpointMissed("job-a", 0, "u", "no room", False, 0),
+        GoesBack("job-a", 0, "u", "ck-1", "killed", 0),
         "something else",
     ):
         phases.notice(event)
@@ -96,3 +99,5 @@ def test_suspensions_are_measured() -> None:
     assert f'\n{name}_bucket{{le="86400.0",outcome="ended",phase="suspended"}} 0.0\n' in text
     assert f'\n{name}_bucket{{le="+Inf",outcome="ended",phase="suspended"}} 1.0\n' in text
     assert "\niriscw_checkpoints_left_total 1.0\n" in text
+    for outcome, count in {"made": 0, "missed": 1, "gone_back": 1, "passed_over": 0}.items():
+        assert f'\niriscw_task_checkpoints_total{{outcome="{outcome}"}} {count}.0\n' in text

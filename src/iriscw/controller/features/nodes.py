@@ -10,7 +10,7 @@ from iriscw.controller.doors.figures import COUNTER, counter, gauge, histogram, 
 from iriscw.controller.doors.freezing import NodesDoor
 from iriscw.controller.feature import Feature, FeatureContext, Parts
 from iriscw.controller.moving import Moves
-from iriscw.controller.suspension_figures import BOUNDS_S, OUTCOMES, Phases, PhaseStatistics
+from iriscw.controller.suspension_figures import BOUNDS_S, COPIES, OUTCOMES, Phases, PhaseStatistics
 from iriscw.jobs.ports import Freezer
 from iriscw.nodes.actor import nodes_child
 from iriscw.nodes.messages import ORDERS, CountOrders
@@ -95,6 +95,9 @@ def phase_figures(phases: PhaseStatistics) -> Iterator[Family]:
     yield histogram("iriscw_suspension_phase_seconds", text, ("phase", "outcome"), BOUNDS_S, phases.lasted)
     text = "Checkpoints of suspensions that nobody needs and that could not be removed."
     yield counter("iriscw_checkpoints_left", text, phases.left)
+    text = "Checkpoints of tasks that run on, by what became of them."
+    copies = [((outcome,), phases.copies.get(outcome, 0)) for outcome in COPIES.values()]
+    yield labelled(COUNTER, "iriscw_task_checkpoints", text, ("outcome",), copies)
 
 
 NODES = Feature(name="nodes", open=NodesParts)

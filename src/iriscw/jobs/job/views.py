@@ -9,6 +9,7 @@ from __future__ import annotations
 import attrs
 
 from iriscw.jobs.job.ledger import JobLedger
+from iriscw.jobs.keeping.copies import copies_view
 from iriscw.jobs.lifecycle import LOST, stopped_as
 from iriscw.jobs.messages import (
     MAX_PAGE,
@@ -97,6 +98,7 @@ def _task_row(ledger: JobLedger, index: int) -> TaskRow:
     reason = attempt.reason
     away = attempt.uid in ledger.away
     move = ledger.moves.get(attempt.uid)
+    copies = ledger.copies.get(attempt.uid)
     view = None if move is None or not move.number else view_of(index, attempt.uid, move)
     suspicion = None if away else ledger.suspects.get((attempt.worker_id, attempt.incarnation))
     if view is not None and view.phase is not Suspension.NONE:
@@ -119,6 +121,7 @@ def _task_row(ledger: JobLedger, index: int) -> TaskRow:
         attempt_reason=LAST_LINES_DUE if task.logs_due else reason,
         earlier=tuple(_shown(each) for each in reversed(task.earlier)),
         suspension=view,
+        copies=None if copies is None else copies_view(copies),
     )
 
 

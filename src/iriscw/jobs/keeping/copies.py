@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from iriscw.jobs.keeping.messages import CopiesView
 from iriscw.jobs.keeping.records import (
     CheckpointPassedOver,
     CopiesKept,
@@ -65,6 +66,20 @@ class Copies:
     def latest(self) -> CopyKept | None:
         """The newest checkpoint."""
         return self.kept[-1] if self.kept else None
+
+
+def copies_view(copies: Copies) -> CopiesView:
+    """Return what is told of them."""
+    last = copies.returns[-1] if copies.returns else None
+    return CopiesView(
+        kept=tuple((each.checkpoint, each.node, each.taken_wall_ns) for each in reversed(copies.kept)),
+        began_wall_ns=copies.began_wall_ns,
+        under_way=copies.under_way,
+        failure="" if copies.under_way else copies.failure,
+        times=copies.times,
+        back_to="" if last is None else last.checkpoint,
+        back_wall_ns=0 if last is None else last.wall_ns,
+    )
 
 
 def copy_key(uid: str, number: int) -> str:

@@ -6,6 +6,29 @@ from iriscw.runtime.vocabulary import message
 
 
 @message
+class CopiesView:
+    """What is told of the checkpoints that are made of an attempt while it runs.
+
+    Args:
+        kept: of each that is kept its id, its node and when it was taken (ns since 1970), the newest first.
+        began_wall_ns: when the latest was begun.
+        under_way: whether that is being made.
+        failure: why it was not made; empty if it was, or is being made.
+        times: how often the attempt went on from one.
+        back_to: from which it did last.
+        back_wall_ns: when the life before that ended.
+    """
+
+    kept: tuple[tuple[str, str, int], ...]
+    began_wall_ns: int
+    under_way: bool
+    failure: str
+    times: int
+    back_to: str
+    back_wall_ns: int
+
+
+@message
 class CheckpointMade:
     """Published: a checkpoint of an attempt that runs on is complete."""
 

@@ -210,6 +210,8 @@ __all__ = (
     "SuspendAttempt",
     "SuspendTaskRequest",
     "Suspension",
+    "TaskCheckpoint",
+    "TaskCheckpoints",
     "TaskCount",
     "TaskRuntimeKind",
     "TaskSpecification",
@@ -5124,6 +5126,54 @@ default_message_pool.register_message("iriscw.v1", "SuspendTaskRequest", Suspend
 
 
 @dataclass(eq=False, repr=False)
+class TaskCheckpoint(betterproto2.Message):
+    checkpoint_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    node: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    taken_at_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+
+
+default_message_pool.register_message("iriscw.v1", "TaskCheckpoint", TaskCheckpoint)
+
+
+@dataclass(eq=False, repr=False)
+class TaskCheckpoints(betterproto2.Message):
+    """
+    The checkpoints that are made of an attempt while it runs, and runs on.
+    """
+
+    kept: "list[TaskCheckpoint]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Those that are kept, the newest first.
+    """
+
+    begun_at_ms: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    When the latest was begun, and whether it is being made still.
+    """
+
+    being_made: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+
+    failure: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    Why the latest was not made; empty if it was, or is being made.
+    """
+
+    times_gone_back: "int" = betterproto2.field(5, betterproto2.TYPE_INT32)
+    """
+    How often the attempt has gone on from one; from which it did last, and when the life before that ended.
+    """
+
+    gone_back_to: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+
+    gone_back_at_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
+
+
+default_message_pool.register_message("iriscw.v1", "TaskCheckpoints", TaskCheckpoints)
+
+
+@dataclass(eq=False, repr=False)
 class TaskCount(betterproto2.Message):
     state: "TaskState" = betterproto2.field(1, betterproto2.TYPE_ENUM, default_factory=lambda: TaskState(0))
 
@@ -5222,6 +5272,11 @@ class TaskStatus(betterproto2.Message):
     progress: "Progress | None" = betterproto2.field(10, betterproto2.TYPE_MESSAGE, optional=True)
     """
     Of its latest attempt. Absent: it tells nothing, or the job is over.
+    """
+
+    checkpoints: "TaskCheckpoints | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Those made of its latest attempt while that ran. Absent: none was begun.
     """
 
 
