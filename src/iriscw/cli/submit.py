@@ -19,6 +19,7 @@ from iriscw.client.advice import files_named
 from iriscw.client.client import Client
 from iriscw.client.submission import Command
 from iriscw.jobs.model import MAX_NAME_LENGTH, JobState
+from iriscw.packages.reading import dependencies_of
 from iriscw.resources import Resources
 
 
@@ -174,7 +175,7 @@ def submit(
     if (listed := wishes.pop("dependencies_from")) is not None:
         if wishes["dependencies"]:
             raise click.UsageError("give either --dependency or --dependencies-from", click.get_current_context())
-        wishes["dependencies"] = listed
+        wishes["dependencies"] = dependencies_of(listed)  # before anybody is asked
     command, resources = Command(argv), Resources(**sizes)
     if wishes["bundle"] is None and (named := files_named(argv)):
         shown = ", ".join(visible(each) for each in named)

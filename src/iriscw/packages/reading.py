@@ -50,7 +50,7 @@ def dependencies_of(asked: Sequence[str] | str | os.PathLike[str]) -> tuple[str,
     try:
         if path.name in ("pyproject.toml", "uv.lock"):
             return _of_project(path)
-        return normal(list(_lines(path, _content(path))))
+        return _of_list(path)
     except InvalidDependency as error:
         raise InvalidDependency(f"{path}: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -61,6 +61,13 @@ def _content(path: Path) -> str:
     if path.stat().st_size > MAX_FILE_BYTES:
         raise InvalidDependency(f"dependencies: the file has more than {MAX_FILE_BYTES} bytes")
     return path.read_text(encoding="utf-8")
+
+
+def _of_list(path: Path) -> tuple[str, ...]:
+    listed = list(_lines(path, _content(path)))
+    if not listed:
+        raise InvalidDependency("dependencies: the file lists none")
+    return normal(listed)
 
 
 def _of_project(path: Path) -> tuple[str, ...]:
