@@ -216,7 +216,7 @@ class EnvironmentCache:
                 self.counts.reused += 1
                 return found
             say(f"installs {_named(wanted)}")
-            await self._make_room(1)
+            await self._make_room(1, digest)
             try:
                 await self._make(folder, wanted, timeout_s)
             except BaseException:
@@ -377,8 +377,12 @@ class EnvironmentCache:
 
     # Removing
 
-    async def _make_room(self, coming: int) -> None:
+    async def _make_room(self, coming: int, holder: str = "") -> None:
         """Remove those that were used longest ago until the limits hold, ``coming`` more included.
+
+        Args:
+            coming: how many are about to be made.
+            holder: the digest of the one whose lock the caller has.
 
         Raises:
             PackagesUnavailable: what is in use leaves no room for another.
@@ -389,7 +393,7 @@ class EnvironmentCache:
         for _, folder, size in sorted(known, key=lambda each: each[:2]):
             if count <= self._limits.environments and (total <= full and not (coming and total == full)):
                 return
-            async with self._locked(folder.name, wait=False) as held:
+            async with self._locked(folder.name, wait=False, holder=holder) as held:
                 if held and await anyio.to_thread.run_sync(self._withdraw, folder):
                     await self._discard(folder)
                     self.counts.removed += 1
@@ -441,9 +445,12 @@ class EnvironmentCache:
         await anyio.to_thread.run_sync(remove_tree, folder)
 
     @asynccontextmanager
-    async def _locked(self, digest: str, *, wait: bool = True) -> AsyncIterator[bool]:
-        """Hold the lock of an environment, or with ``wait=False`` yield whether it was free."""
+    async def _locked(self, digest: str, *, wait: bool = True, holder: str = "") -> AsyncIterator[bool]:
+        """Hold the lock of an environment, or with ``wait=False`` yield whether it was free, or is the holder's."""
         name = digest[:2]
+        if holder[:2] == name:
+            yield True
+            return
         lock = self._locks.setdefault(name, anyio.Lock())
         if not wait and lock.locked():
             yield False
