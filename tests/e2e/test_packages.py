@@ -32,7 +32,7 @@ def test_a_job_has_what_it_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyP
         small = iriscw.Resources(cpu=0.2, memory="64MiB")
         submit = cluster.client.submit
         job = submit(look, name="has", resources=small, dependencies=["iriscw-tiny"], setup=[write])
-        assert job.result() == ("1.0", "by a step")
+        assert job.result() == [("1.0", "by a step")]
 
         job = submit(look, name="none", resources=small, dependencies=["iriscw-tiny==9"], max_retries_failure=0)
         with pytest.raises(iriscw.JobFailed, match="DependenciesFailed"):

@@ -113,7 +113,7 @@ async def test_an_index_that_is_away_is_asked_a_bounded_number_of_times(tmp_path
     with pytest.raises(PackagesUnavailable, check=that(names="Connection refused")):
         await cache.provide(("a",), attempt(tmp_path, "a"), 60)
     assert log.read_text() == "x" * TRIES
-    comes = f"import sys; log = open({str(log)!r}, 'a'); log.write('y'); log.tell() > {TRIES + 1} or sys.exit('503 Service')"
+    comes = f"import sys; o = open({str(log)!r}, 'a'); o.write('y'); o.tell() > {TRIES + 1} or sys.exit('503 Service')"
     cache = cache_of(tmp_path, scripted(comes))
     await cache.provide(("a",), "a", 60)
     assert log.read_text() == "x" * TRIES + "yy"
