@@ -8,10 +8,11 @@ import pytest
 
 import iriscw
 from iriscw import blocking
+from raised import that
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "packages"))
 
-from tiny_wheels import only, wheel
+from tiny_wheels import never_built, only, wheel
 
 STEP = "import pathlib; pathlib.Path('made').write_text('by a step')"
 
@@ -25,6 +26,7 @@ def look() -> tuple[str, str]:
 def test_a_job_has_what_it_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A callable imports it and finds what a step wrote; what cannot be had, and a step that fails, are said once."""
     wheel(tmp_path)
+    never_built(tmp_path)
     for name, value in only(tmp_path).items():
         monkeypatch.setenv(name, value)
     write = [sys.executable, "-c", STEP]
@@ -34,13 +36,21 @@ def test_a_job_has_what_it_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyP
         job = submit(look, name="has", resources=small, dependencies=["iriscw-tiny"], setup=[write])
         assert job.result() == [("1.0", "by a step")]
 
+        job = submit(look, name="slow", resources=small, dependencies=["iriscw-slow", "iriscw-tiny"])
+        said = next(status for status in job.watch() if status.reason.startswith("installs"))
+        assert (said.state.name, said.progress) == ("BUILDING", None)
+        assert said.reason == job.tasks()[0].reason == job.tasks()[0].attempts[0].reason
+        assert said.reason == "installs iriscw-slow, iriscw-tiny"
+        job.terminate()
+        assert job.wait().state.name == "KILLED"
+
         job = submit(look, name="none", resources=small, dependencies=["iriscw-tiny==9"], max_retries_failure=0)
-        with pytest.raises(iriscw.JobFailed, match="DependenciesFailed"):
+        with pytest.raises(iriscw.JobFailed, check=that(names="DependenciesFailed")):
             job.result()
 
         fails = [sys.executable, "-c", "print('so it is'); raise SystemExit(3)"]
         job = submit(look, name="step", resources=small, setup=[write, fails], max_retries_failure=0)
-        with pytest.raises(iriscw.JobFailed, match="SetupFailed"):
+        with pytest.raises(iriscw.JobFailed, check=that(names="SetupFailed")):
             job.result()
         (task,) = job.tasks()
         (ended,) = task.attempts

@@ -41,6 +41,7 @@ from iriscw.jobs.messages import (
     SubmitJob,
     Submitted,
     TaskPage,
+    TaskRow,
     TerminateJob,
 )
 from iriscw.jobs.model import JOB_TERMINAL
@@ -197,8 +198,9 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         except ObjectNotFound:
             name = ""
         known = self._hub.version(view.job_id) if version is None else version
-        progress = self._hub.progress.of_job(view.job_id)
-        return wire.job_status(view, version=known, entrypoint=name, progress=progress)
+        board = self._hub.progress
+        progress, doing = board.of_job(view.job_id), board.doing_of_job(view.job_id)
+        return wire.job_status(view, version=known, entrypoint=name, progress=progress, doing=doing)
 
     async def list_jobs(self, message: v1.ListJobsRequest) -> v1.ListJobsResponse:
         """Return a page of jobs, latest first."""
@@ -253,9 +255,13 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
                 room -= wire.said_chars(row)
                 if room < 0 and rows:
                     return v1.ListTasksResponse(tasks=rows, next_page_token=str(row.index))
-                progress = self._hub.progress.of_task(view.job_id, row.index, row.uid)
-                rows.append(wire.task_status(view.job_id, row, page.pending_reason, progress))
+                rows.append(self._task_status(view.job_id, row, page.pending_reason))
         return v1.ListTasksResponse(tasks=rows, next_page_token=str(start) if start >= 0 else "")
+
+    def _task_status(self, job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus:
+        board = self._hub.progress
+        progress, doing = board.of_task(job_id, row.index, row.uid), board.doing(job_id, row.index, row.uid)
+        return wire.task_status(job_id, row, pending_reason, progress, doing)
 
     async def _tasks(self, job_id: str, question: ListTasks) -> TaskPage:
         page: TaskPage = await self._access.ask(f"/jobs/{job_id}", question)
