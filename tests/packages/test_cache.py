@@ -67,6 +67,16 @@ async def test_one_is_made_for_all_that_want_the_same(tmp_path: Path, name: str)
     assert not [each for each in found[0].folder.rglob("*") if each.is_dir() and each.stat().st_mode & 0o222]
 
 
+async def test_what_iriscw_cannot_run_beside_is_told_with_the_environment(tmp_path: Path) -> None:
+    """Commands can use it all the same; a callable is refused with these words."""
+    wheel(tmp_path / "wheels", "attr", "99")  # iriscw needs another module of this name
+    cache = cache_of(tmp_path, asked("pip"), only(tmp_path / "wheels"))
+    await cache.sweep()
+    found = await cache.provide(("attr",), attempt(tmp_path, "a"), 120)
+    assert "attr" in found.hindrance
+    assert (await cache.provide(("attr",), "a", 120)).hindrance == found.hindrance
+
+
 @pytest.mark.parametrize("name", INSTALLERS)
 async def test_what_cannot_be_installed_is_said_with_its_last_line(tmp_path: Path, name: str) -> None:
     """Another version than there is: the job's fault, tried once, and nothing is left of it."""

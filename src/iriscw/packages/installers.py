@@ -40,7 +40,7 @@ _NO_SOURCE = (
 )
 """Say nothing of where packages come from, so that they may change without anything being made anew."""
 
-_CREDENTIALS = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^/\s@]+@", re.IGNORECASE)
+_CREDENTIALS = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^/\s]+@", re.IGNORECASE)
 
 _AWAY = re.compile(
     r"connection (refused|reset|aborted|broken)|name resolution|failed to lookup address|name or service not known"
