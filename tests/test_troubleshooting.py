@@ -26,7 +26,7 @@ GAP = "…"
 FORMATS = re.compile(r"%[sdg]|(?:\b\w+\|)(?=\w+ )")
 """Where a text that is filled in later has its gaps; and the plural before a singular, as in ``are|is too small``."""
 
-KINDS_OF_ENDS = {"OutOfMemory"}
+KINDS_OF_ENDS = {"OutOfMemory", "SetupFailed", "SetupTimeout"}
 """What looks like an error's name on the page and is the kind of an attempt's end."""
 
 

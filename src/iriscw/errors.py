@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from iriscw.jobs.errors import (
         CommandKilled as CommandKilled,
         CommandNotStarted as CommandNotStarted,
+        DependenciesNotSupported as DependenciesNotSupported,
         GangNotSuspendable as GangNotSuspendable,
         ImageNotSupported as ImageNotSupported,
         JobExists as JobExists,
@@ -198,6 +199,7 @@ __all__ = [
     "ConfigTooLarge",
     "ConfigUnreadable",
     "ControllerNotReady",
+    "DependenciesNotSupported",
     "DispatcherBug",
     "GangNotSuspendable",
     "ImageNotSupported",
@@ -319,6 +321,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "ConfigTooLarge": "iriscw.config.errors",
     "ConfigUnreadable": "iriscw.config.errors",
     "ControllerNotReady": "iriscw.deploy.errors",
+    "DependenciesNotSupported": "iriscw.jobs.errors",
     "DispatcherBug": "iriscw._errors",
     "GangNotSuspendable": "iriscw.jobs.errors",
     "ImageNotSupported": "iriscw.jobs.errors",

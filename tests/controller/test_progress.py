@@ -35,6 +35,19 @@ async def test_what_is_shown() -> None:
     assert board.of_job(JOB) == at(6, 0, "three")
 
 
+async def test_what_is_done_for_a_task_before_it_begins_is_no_progress_of_it() -> None:
+    """It is shown beside the progress of others, and gives way to what the attempt says itself."""
+    board = ProgressBoard()
+    board.put(JOB, 0, "a", "installs numpy")
+    assert board.of_job(JOB) is board.of_task(JOB, 0, "a") is None
+    assert (board.doing(JOB, 0, "a"), board.doing(JOB, 0, "other")) == ("installs numpy", "")
+    board.put(JOB, 1, "b", at(2, 20, "two"))
+    assert (board.of_job(JOB), board.doing_of_job(JOB)) == (at(2, 20, "two"), "installs numpy")
+    board.put(JOB, 0, "a", at(1, 10, "one"))
+    assert board.of_job(JOB) == at(3, 30, "one")
+    assert board.doing(JOB, 0, "a") == board.doing_of_job(JOB) == ""
+
+
 async def test_what_is_forgotten() -> None:
     """An attempt that gives way to another takes its progress along; so does a job that ends."""
     board = ProgressBoard()

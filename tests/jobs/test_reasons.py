@@ -4,7 +4,7 @@ import pytest
 from jobs_world import GIB, worker_info
 
 from iriscw.cloud.model import Capacity, Constraint, Op
-from iriscw.fleet.model import FREEZABLE
+from iriscw.fleet.model import FREEZABLE, PACKAGES
 from iriscw.jobs.scheduling.placement import Commitment, Inventory, PlacementWish
 from iriscw.jobs.scheduling.reasons import explain, lacks_only_software
 
@@ -34,6 +34,12 @@ def test_each_cause_is_counted():
         "of 10 workers: 1 is being drained, 1 is out of reach, 1 is connecting, 2 lack CPU, 3 lack memory, "
         "1 is too small (2 CPU asked, 1 there; 2GiB memory asked, 1GiB there), 1 fails the constraint zone=a"
     )
+
+
+def test_workers_that_install_nothing_are_told_so():
+    """In words, and not by the name of the attribute that the job never heard of."""
+    wish = PlacementWish(Capacity(1000), (Constraint(PACKAGES, Op.EXISTS),))
+    assert explain(fleet(worker_info(0), worker_info(1)), wish) == "of 2 workers: 2 install no packages"
 
 
 def test_no_worker():

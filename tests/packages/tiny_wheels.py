@@ -2,6 +2,8 @@
 
 import base64
 import hashlib
+import io
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +26,22 @@ def wheel(folder: Path, name: str = "iriscw_tiny", version: str = "1.0", *, need
         for each, text in files.items():
             archive.writestr(each, text)
     return path
+
+
+def never_built(folder: Path, name: str = "iriscw_slow") -> None:
+    """Write a source package of which the build never ends."""
+    backend = "import time\ndef build_wheel(*args, **kwargs): time.sleep(1000)\n"
+    backend += "get_requires_for_build_wheel = prepare_metadata_for_build_wheel = build_wheel\n"
+    files = {
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "slow"\nbackend-path = ["."]\n',
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        "slow.py": backend,
+    }
+    with tarfile.open(folder / f"{name}-1.0.tar.gz", "w:gz") as archive:
+        for each, text in files.items():
+            entry = tarfile.TarInfo(f"{name}-1.0/{each}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
 
 
 def _digest(text: str) -> str:

@@ -1,5 +1,6 @@
 """What the worker's port shows."""
 
+from iriscw.packages.cache import EnvironmentCounts
 from iriscw.worker.doors.http import WorkerFigures
 from iriscw.worker.gpu_readings import GpuLook, GpuReading
 from iriscw.worker.gpus import Gpu
@@ -21,6 +22,16 @@ def test_figures_of_pods_are_those_of_now() -> None:
         assert f"\niriscw_worker_{wanted}.0\n" in body_of(figures)
     now = ViewStatistics(0, 0, 3, 4)
     assert "\niriscw_worker_task_pods_deleted_total 3.0\n" in body_of(figures)
+
+
+def test_figures_of_environments_are_those_of_now() -> None:
+    """By what came of the requests; a worker that installs nothing shows none."""
+    figures, counts = WorkerFigures("w-0", "1"), EnvironmentCounts()
+    assert "environments" not in body_of(figures)
+    figures.show_packages(counts)
+    counts.made, counts.reused = 1, 4
+    for outcome, count in (("made", 1), ("reused", 4), ("removed", 0), ("failed", 0)):
+        assert f'\niriscw_worker_environments_total{{outcome="{outcome}"}} {count}.0\n' in body_of(figures)
 
 
 GPUS = (Gpu("H100", "GPU-a", 80 << 30, 0), Gpu("H100", "GPU-b", 80 << 30, 1))

@@ -152,6 +152,7 @@ class Client(ActorCreation, ActorNames, ArrayJobs, FreezingCalls):
 
         Raises:
             ImageNotSupported: an image is named, and tasks are processes of their workers in this cluster.
+            DependenciesNotSupported: packages are asked for, and no task here is a process of its worker.
             InvalidArgument, InvalidPortName: an argument cannot be; the text names it.
             NotPicklable, PayloadTooLarge: the callable or an argument cannot travel, or is too large to.
             PythonNotSupported: no worker of the cluster can have this Python.

@@ -10,6 +10,7 @@ from iriscw.fleet.model import NoSuchGroup
 from iriscw.jobs.errors import (
     CommandKilled,
     CommandNotStarted,
+    DependenciesNotSupported,
     GangNotSuspendable,
     ImageNotSupported,
     JobExists,
@@ -46,6 +47,7 @@ __all__ = [
     "ClientClosed",
     "CommandKilled",
     "CommandNotStarted",
+    "DependenciesNotSupported",
     "GangNotSuspendable",
     "ImageNotSupported",
     "InvalidContextFile",

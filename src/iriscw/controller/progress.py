@@ -29,8 +29,8 @@ _MOST = (1 << 63) - 1
 
 @attrs.define
 class _JobProgress:
-    tasks: dict[int, tuple[str, v1.Progress]] = attrs.field(factory=dict)
-    """By index: which attempt, and what it said."""
+    tasks: dict[int, tuple[str, v1.Progress | str]] = attrs.field(factory=dict)
+    """By index: which attempt, and what it said; of one that has not begun, what its worker does for it."""
     text: str = ""
     whole: v1.Progress | None = None
     """Of all together; None: to be reckoned anew."""
@@ -50,14 +50,16 @@ class ProgressBoard:
         self._jobs: collections.OrderedDict[str, _JobProgress] = collections.OrderedDict()
         self._tasks = 0
 
-    def put(self, job_id: str, index: int, uid: str, said: v1.Progress) -> None:
-        """Take what an attempt says. To be called on the event loop."""
+    def put(self, job_id: str, index: int, uid: str, said: v1.Progress | str) -> None:
+        """Take what an attempt says, or what is done for it before it begins. To be called on the event loop."""
         job = self._jobs.setdefault(job_id, _JobProgress())
         if job.tasks.get(index) == (uid, said):
             return
         self._tasks += index not in job.tasks
         job.tasks[index] = (uid, said)
-        job.text, job.whole = said.text, None
+        job.whole = None
+        if isinstance(said, v1.Progress):
+            job.text = said.text
         self._jobs.move_to_end(job_id)
         while self._tasks > MAX_TASKS and len(self._jobs) > 1:
             self._forget(next(iter(self._jobs)))
@@ -101,7 +103,19 @@ class ProgressBoard:
         """Return what this attempt of a task has said last."""
         job = self._jobs.get(job_id)
         known = job.tasks.get(index) if job is not None else None
-        return known[1] if known is not None and known[0] == uid else None
+        return known[1] if known is not None and known[0] == uid and isinstance(known[1], v1.Progress) else None
+
+    def doing(self, job_id: str, index: int, uid: str) -> str:
+        """Return what is done for this attempt of a task before it begins; empty: nothing is known of."""
+        job = self._jobs.get(job_id)
+        known = job.tasks.get(index) if job is not None else None
+        return known[1] if known is not None and known[0] == uid and isinstance(known[1], str) else ""
+
+    def doing_of_job(self, job_id: str) -> str:
+        """Return what is done for one of the tasks of a job before it begins; empty: nothing is known of."""
+        job = self._jobs.get(job_id)
+        said = () if job is None else job.tasks.values()
+        return next((each for _, each in said if each and isinstance(each, str)), "")
 
     def of_job(self, job_id: str) -> v1.Progress | None:
         """Return how far the tasks of a job are together, as far as they tell."""
@@ -109,7 +123,9 @@ class ProgressBoard:
         if job is None or not job.tasks:
             return None
         if job.whole is None:
-            said = [each for _, each in job.tasks.values()]
+            said = [each for _, each in job.tasks.values() if isinstance(each, v1.Progress)]
+            if not said:
+                return None
             total = sum(each.total_milli for each in said) if all(each.total_milli for each in said) else 0
             done = sum(each.done_milli for each in said)
             job.whole = v1.Progress(done_milli=min(done, _MOST), total_milli=min(total, _MOST), text=job.text)

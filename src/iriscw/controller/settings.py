@@ -91,6 +91,11 @@ def has_task_images(config: ClusterConfig) -> bool:
     return any(group.task_runtime is not TaskRuntimeKind.PROCESS for group in config.scale_groups.values())
 
 
+def has_task_processes(config: ClusterConfig) -> bool:
+    """Whether the tasks of any group are processes of their workers, so that packages can be installed for them."""
+    return any(group.task_runtime is TaskRuntimeKind.PROCESS for group in config.scale_groups.values())
+
+
 def pythons(config: ClusterConfig, fleet: FleetConfig, *, started_here: bool) -> tuple[str, ...]:
     """Return the Pythons that workers can have; none if that is known only when there is a worker.
 

@@ -44,6 +44,10 @@ class ImageNotSupported(UsageError):
     """The job names an image of its own, and this cluster runs tasks as processes of their workers."""
 
 
+class DependenciesNotSupported(UsageError):
+    """The job asks for packages, and no task of this cluster is a process of its worker, which could install them."""
+
+
 class PythonNotSupported(UsageError):
     """The job is a callable that another Python wrote than any worker of this cluster can have."""
 

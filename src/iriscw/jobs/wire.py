@@ -140,9 +140,11 @@ def _ms(wall_ns: int | None) -> int:
     return (wall_ns or 0) // MILLISECOND
 
 
-def job_status(view: JobView, *, version: int, entrypoint: str, progress: v1.Progress | None = None) -> v1.JobStatus:
-    """Write all that is known of a job."""
-    reason = view.reason or view.pending_reason
+def job_status(
+    view: JobView, *, version: int, entrypoint: str, progress: v1.Progress | None = None, doing: str = ""
+) -> v1.JobStatus:
+    """Write all that is known of a job. ``doing``: what is done for one of its tasks before that begins."""
+    reason = view.reason or view.pending_reason or (doing if view.state is JobState.BUILDING else "")
     fault = view.fault or reason
     failed = view.state in (JobState.FAILED, JobState.WORKER_FAILED, JobState.UNSCHEDULABLE)
     return v1.JobStatus(
@@ -208,14 +210,17 @@ def waits(row: JobRow) -> bool:
     return any(state is TaskState.PENDING for state, _ in row.tally.counts)
 
 
-def task_status(job_id: str, row: TaskRow, pending_reason: str, progress: v1.Progress | None = None) -> v1.TaskStatus:
-    """Write a task with its attempts, the newest first."""
-    latest = () if row.attempt is None else (_attempt(row.attempt, row.attempt_reason),)
+def task_status(
+    job_id: str, row: TaskRow, pending_reason: str, progress: v1.Progress | None = None, doing: str = ""
+) -> v1.TaskStatus:
+    """Write a task with its attempts, the newest first. ``doing``: what is done for the newest before it begins."""
+    doing = doing if row.state is TaskState.BUILDING else ""
+    latest = () if row.attempt is None else (_attempt(row.attempt, row.attempt_reason or doing),)
     return v1.TaskStatus(
         task_id=task_id(job_id, row.index),
         task_index=row.index,
         state=v1.TaskState[row.state.name],
-        reason=_task_reason(row, pending_reason),
+        reason=_task_reason(row, pending_reason) or doing,
         attempts=[*latest, *(_attempt(each, each.reason) for each in row.earlier)],
         failures=row.failures,
         preemptions=row.preemptions,

@@ -114,7 +114,7 @@ class Installed:
         return self.folder / "bin" / "python"
 
 
-@attrs.define
+@attrs.define(eq=False)
 class EnvironmentCounts:
     """What came of the requests: counts since the worker began."""
 
@@ -216,9 +216,9 @@ class EnvironmentCache:
                 self.counts.reused += 1
                 return found
             say(f"installs {_named(wanted)}")
-            await self._make_room(1)
+            await self._make_room(1, digest)
             try:
-                await self._make(folder, wanted, timeout_s)
+                await self._make(folder, wanted, timeout_s, say)
             except BaseException:
                 self.counts.failed += 1
                 with anyio.CancelScope(shield=True):  # bounded: a kill, and a number of files
@@ -251,7 +251,7 @@ class EnvironmentCache:
 
     # Making
 
-    async def _make(self, folder: Path, wanted: tuple[str, ...], timeout_s: float) -> None:
+    async def _make(self, folder: Path, wanted: tuple[str, ...], timeout_s: float, say: Callable[[str], None]) -> None:
         await self._discard(folder)
         await anyio.to_thread.run_sync(make_private_folder, folder)
         requirements = folder / "requirements.txt"
@@ -261,7 +261,7 @@ class EnvironmentCache:
             with anyio.fail_after(timeout_s):
                 create, install = self.installer.commands(environment, requirements)
                 await self._run(folder, "create", create)
-                await self._install(folder, install)
+                await self._install(folder, install, lambda why: say(f"installs {_named(wanted)} once more: {why}"))
                 await anyio.to_thread.run_sync(self._lean_on_ours, environment)
                 hindrance = await self._hindrance(folder, environment)
         except TimeoutError as error:
@@ -269,13 +269,14 @@ class EnvironmentCache:
             raise DependenciesTimeout(await anyio.to_thread.run_sync(_told, folder, text)) from error
         await anyio.to_thread.run_sync(_finish, folder, hindrance)
 
-    async def _install(self, folder: Path, command: tuple[str, ...]) -> None:
+    async def _install(self, folder: Path, command: tuple[str, ...], say: Callable[[str], None]) -> None:
         for number in range(1, TRIES + 1):
             try:
                 await self._run(folder, f"install-{number}", command)
-            except PackagesUnavailable:
+            except PackagesUnavailable as error:
                 if number == TRIES:
                     raise
+                say(str(error).splitlines()[-1])
                 await anyio.sleep(self._pause_s * 2 ** (number - 1))
             else:
                 return
@@ -377,8 +378,12 @@ class EnvironmentCache:
 
     # Removing
 
-    async def _make_room(self, coming: int) -> None:
+    async def _make_room(self, coming: int, holder: str = "") -> None:
         """Remove those that were used longest ago until the limits hold, ``coming`` more included.
+
+        Args:
+            coming: how many are about to be made.
+            holder: the digest of the one whose lock the caller has.
 
         Raises:
             PackagesUnavailable: what is in use leaves no room for another.
@@ -389,7 +394,7 @@ class EnvironmentCache:
         for _, folder, size in sorted(known, key=lambda each: each[:2]):
             if count <= self._limits.environments and (total <= full and not (coming and total == full)):
                 return
-            async with self._locked(folder.name, wait=False) as held:
+            async with self._locked(folder.name, wait=False, holder=holder) as held:
                 if held and await anyio.to_thread.run_sync(self._withdraw, folder):
                     await self._discard(folder)
                     self.counts.removed += 1
@@ -441,9 +446,12 @@ class EnvironmentCache:
         await anyio.to_thread.run_sync(remove_tree, folder)
 
     @asynccontextmanager
-    async def _locked(self, digest: str, *, wait: bool = True) -> AsyncIterator[bool]:
-        """Hold the lock of an environment, or with ``wait=False`` yield whether it was free."""
+    async def _locked(self, digest: str, *, wait: bool = True, holder: str = "") -> AsyncIterator[bool]:
+        """Hold the lock of an environment, or with ``wait=False`` yield whether it was free, or is the holder's."""
         name = digest[:2]
+        if holder[:2] == name:
+            yield True
+            return
         lock = self._locks.setdefault(name, anyio.Lock())
         if not wait and lock.locked():
             yield False

@@ -40,7 +40,7 @@ _NO_SOURCE = (
 )
 """Say nothing of where packages come from, so that they may change without anything being made anew."""
 
-_CREDENTIALS = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^/\s@]+@", re.IGNORECASE)
+_CREDENTIALS = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^/\s]+@", re.IGNORECASE)
 
 _AWAY = re.compile(
     r"connection (refused|reset|aborted|broken)|name resolution|failed to lookup address|name or service not known"
@@ -79,7 +79,8 @@ class Installer:
                 (*self.argv, "venv", "--no-config", "--python", sys.executable, str(folder)),
                 (*self.argv, "pip", "install", *there, "--requirements", str(requirements)),
             )
-        target = ("--python", python, "install", "--no-input", "--progress-bar", "off")
+        # Without a retry of its own pip does not say that it reached nobody, and with many it takes too long to.
+        target = ("--python", python, "install", "--no-input", "--progress-bar", "off", "--retries", "1")
         return (
             (sys.executable, "-I", "-m", "venv", "--without-pip", str(folder)),
             (*self.argv, *target, "--requirement", str(requirements)),

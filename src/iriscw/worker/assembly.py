@@ -335,6 +335,7 @@ class Worker:
             return
         root, users = settings.cache_dir / "environments", settings.life / "attempts"
         desk.packages = self._packages = EnvironmentCache(root, installer, users=users, lease=lease.path)
+        self._figures.show_packages(self._packages.counts)
         await self._packages.sweep()
 
     async def _claimed(self, desk: AttemptDesk, stack: AsyncExitStack) -> GpuOffer:

@@ -17,7 +17,15 @@ from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBun
 from iriscw.controller.events import EventHub
 from iriscw.fleet.messages import ReopenGroup
 from iriscw.fleet.model import NoSuchGroup
-from iriscw.jobs.errors import ImageNotSupported, JobExists, KeyReused, NoSuchJob, PythonNotSupported, TooManyJobs
+from iriscw.jobs.errors import (
+    DependenciesNotSupported,
+    ImageNotSupported,
+    JobExists,
+    KeyReused,
+    NoSuchJob,
+    PythonNotSupported,
+    TooManyJobs,
+)
 from iriscw.jobs.job.queries import OWN_STATE
 from iriscw.jobs.messages import JobChanged
 from iriscw.jobs.model import JobState
@@ -254,6 +262,21 @@ async def test_an_image_needs_pods_to_run_in(world: World) -> None:
     """Where tasks are processes, a job that names one is refused by name, and nothing is promised."""
     with pytest.raises(ImageNotSupported, check=that(names="task_runtime")):
         await world.submit(image="ghcr.io/ada/train:7")
+
+
+async def test_packages_need_tasks_that_are_processes(tmp_path, world: World) -> None:
+    """Where all have containers they are refused by name; so they are of a job with an image. Steps are not."""
+    wants = v1.Setup(dependencies=["numpy"], timeout_ms=1000)
+    groups = {"cpu": {**CONFIG["scale_groups"]["cpu"], "task_runtime": "docker"}}
+    groups["cpu"]["task_image"] = "ghcr.io/ada/task:1"
+    async with World(tmp_path / "pods", config={**CONFIG, "scale_groups": groups}) as pods:
+        with pytest.raises(DependenciesNotSupported, check=that(names="task_runtime")):
+            await pods.submit("a", name="a", setup=wants)
+        with pytest.raises(InvalidArgument, check=that(names="image")):
+            await pods.submit("b", name="b", setup=wants, image="ghcr.io/ada/train:7")
+        steps = v1.Setup(steps=[v1.Command(argv=["make"])], timeout_ms=1000)
+        assert (await pods.submit("c", name="c", setup=steps)).created
+    assert (await world.submit("d", name="d", setup=wants)).created
 
 
 async def test_a_callable_of_a_python_that_no_worker_can_have(tmp_path) -> None:

@@ -521,13 +521,17 @@ async def test_progress_is_believed_of_ones_own(desk: Desk) -> None:
     nothing = v1.ProgressReport(attempt_uid=MINE)
     desk.intake.take_progress(v1.ProgressReports(reports=[nothing]), desk.connection)
     assert board.of_job(JOB) is None
+    does = v1.ProgressReport(attempt_uid=MINE, doing="installs numpy")
+    desk.intake.take_progress(v1.ProgressReports(reports=[does]), desk.connection)
+    assert board.doing(JOB, 0, MINE) == "installs numpy"
     desk.intake.take_progress(report(MINE, 2, "x" * 200), desk.connection)
     said = board.of_task(JOB, 0, MINE)
     assert said is not None
     assert (said.done_milli, said.total_milli, len(said.text)) == (2, 9, 200)
     with pytest.raises(InvalidArgument, check=that(names=MAX_HELD_ATTEMPTS)):
         desk.intake.take_progress(report(MINE, 1, times=MAX_HELD_ATTEMPTS + 1), desk.connection)
-    for bad in (report(MINE, -1), report(MINE, 1 << 63), report(MINE, 1, "x" * 201)):
+    long = v1.ProgressReports(reports=[v1.ProgressReport(attempt_uid=MINE, doing="x" * 201)])
+    for bad in (report(MINE, -1), report(MINE, 1 << 63), report(MINE, 1, "x" * 201), long):
         with pytest.raises(InvalidArgument, check=that(comes_from="intake.Intake._take_report")):
             desk.intake.take_progress(bad, desk.connection)
     assert desk.intake.strangers == 0, "a late word of an attempt that was forgotten is no lie"

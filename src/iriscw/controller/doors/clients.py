@@ -30,7 +30,7 @@ from iriscw.controller.stores.stores import Stores
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.controller.waiting import WaitingReasons, steady
 from iriscw.jobs import wire
-from iriscw.jobs.errors import ImageNotSupported, PythonNotSupported
+from iriscw.jobs.errors import DependenciesNotSupported, ImageNotSupported, PythonNotSupported
 from iriscw.jobs.job.queries import OWN_STATE
 from iriscw.jobs.messages import (
     JobPage,
@@ -41,6 +41,7 @@ from iriscw.jobs.messages import (
     SubmitJob,
     Submitted,
     TaskPage,
+    TaskRow,
     TerminateJob,
 )
 from iriscw.jobs.model import JOB_TERMINAL
@@ -81,6 +82,7 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         hub: rings when a job changes.
         reasons: rings when a job that is watched waits for another reason.
         images: whether a job may name an image: the tasks of some group have pods of their own.
+        packages: whether a job may ask for some: the tasks of some group are processes of their workers.
         pythons: of the workers that there can be; none if that is known only when there is a worker.
         switchboard: the workers that are there; an older one may have another Python.
         tokens: knows what was signed.
@@ -96,6 +98,7 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         hub: EventHub,
         reasons: WaitingReasons,
         images: bool = False,
+        packages: bool = True,
         pythons: tuple[str, ...] = (),
         switchboard: Switchboard,
         tokens: ControllerTokens,
@@ -105,6 +108,7 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         self._switchboard = switchboard
         self._why = reasons
         self._images = images
+        self._packages = packages
         self._access = access
         self._stores = stores
         self._hub = hub
@@ -128,7 +132,7 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         if entrypoint.callable is not None:
             self._check_python(entrypoint.callable.python_version)
         if message.setup is not None:
-            self._check_setup(message.setup)
+            self._check_setup(message.setup, message.image)
         kept = await self._stores.payloads.keep(
             entrypoint, message.bundle_id, message.image, freezable=message.freezable, setup=message.setup
         )
@@ -164,8 +168,15 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         except InvalidSpec as error:
             raise InvalidArgument(str(error)) from error
 
-    def _check_setup(self, setup: v1.Setup) -> None:
+    def _check_setup(self, setup: v1.Setup, image: str) -> None:
         """Refuse what no worker would do, before anything is promised."""
+        if setup.dependencies and image:
+            raise InvalidArgument("dependencies: a task with an image of its own has the packages of that")
+        if setup.dependencies and not self._packages:
+            raise DependenciesNotSupported(
+                "the job asks for packages, and all tasks of this cluster have containers of their own, into which"
+                " nothing is installed: put the packages into their image, or have a scale group without `task_runtime`"
+            )
         normal(setup.dependencies)
         check_steps([step.argv for step in setup.steps])
         check_setup_timeout(setup.timeout_ms / 1000)
@@ -197,8 +208,9 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
         except ObjectNotFound:
             name = ""
         known = self._hub.version(view.job_id) if version is None else version
-        progress = self._hub.progress.of_job(view.job_id)
-        return wire.job_status(view, version=known, entrypoint=name, progress=progress)
+        board = self._hub.progress
+        progress, doing = board.of_job(view.job_id), board.doing_of_job(view.job_id)
+        return wire.job_status(view, version=known, entrypoint=name, progress=progress, doing=doing)
 
     async def list_jobs(self, message: v1.ListJobsRequest) -> v1.ListJobsResponse:
         """Return a page of jobs, latest first."""
@@ -253,9 +265,13 @@ class ClientDoor(ServicePart, v1.ControllerServiceBase):
                 room -= wire.said_chars(row)
                 if room < 0 and rows:
                     return v1.ListTasksResponse(tasks=rows, next_page_token=str(row.index))
-                progress = self._hub.progress.of_task(view.job_id, row.index, row.uid)
-                rows.append(wire.task_status(view.job_id, row, page.pending_reason, progress))
+                rows.append(self._task_status(view.job_id, row, page.pending_reason))
         return v1.ListTasksResponse(tasks=rows, next_page_token=str(start) if start >= 0 else "")
+
+    def _task_status(self, job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus:
+        board = self._hub.progress
+        progress, doing = board.of_task(job_id, row.index, row.uid), board.doing(job_id, row.index, row.uid)
+        return wire.task_status(job_id, row, pending_reason, progress, doing)
 
     async def _tasks(self, job_id: str, question: ListTasks) -> TaskPage:
         page: TaskPage = await self._access.ask(f"/jobs/{job_id}", question)

@@ -108,8 +108,13 @@ class Intake:
     def _take_report(self, report: v1.ProgressReport, connection: WorkerConnection) -> None:
         uid, said = report.attempt_uid, report.progress
         known = self._logs.attempt(uid)
-        if known is None or said is None or not self._held.owns(connection.key, uid):
+        if known is None or not self._held.owns(connection.key, uid):
             return  # nothing to wonder at: it may have been told to forget the attempt while this was on its way
+        if said is None:
+            if len(report.doing) > MAX_PROGRESS_CHARS:
+                raise InvalidArgument(f"what is done for an attempt has at most {MAX_PROGRESS_CHARS} characters")
+            self._progress.put(known.job_id, known.index, known.uid, report.doing)
+            return
         if not all(0 <= each <= MAX_PROGRESS_MILLI for each in (said.done_milli, said.total_milli)):
             raise InvalidArgument(f"progress is from 0 to {MAX_PROGRESS_MILLI} thousandths")
         if len(said.text) > MAX_PROGRESS_CHARS:

@@ -55,6 +55,7 @@ class JobsParts(Parts):
             hub=hub,
             reasons=self._reasons,
             images=settings.has_task_images(config),
+            packages=settings.has_task_processes(config),
             pythons=settings.pythons(config, context.fleet, started_here=context.platform.leftovers is not None),
             switchboard=context.workers,
             tokens=context.tokens,

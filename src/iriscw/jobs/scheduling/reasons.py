@@ -82,6 +82,7 @@ def could_run(inventory: Inventory, wish: PlacementWish) -> bool:
     return any(not _pool_cause(pool, wish) for pool in inventory.pools.values())
 
 
+_NO_PACKAGES = "install|installs no packages"
 _REFUSES = "refuse|refuses attempts"
 
 
@@ -92,7 +93,7 @@ def _until(host: Host) -> int:
 def _pool_cause(pool: WorkerPool, wish: PlacementWish) -> str:
     for each in wish.required():
         if each.key not in UNIQUE and not each.satisfied(pool.attributes):
-            return f"fail|fails the constraint {each}"
+            return _NO_PACKAGES if each.key == PACKAGES else f"fail|fails the constraint {each}"
     short = pool.capacity.shortage(wish.demand)
     if short:
         return f"are|is too small ({short})"

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from iriscw.dialling.messages import Connected, Disconnected
 from iriscw.jobs.model import Observation
+from iriscw.packages.cache import EnvironmentCounts
 from iriscw.rpc.http1 import HttpResponse, Route
 from iriscw.runtime.vocabulary import SECOND
 from iriscw.worker.gpu_readings import GpuLook, GpuReading
@@ -85,6 +86,10 @@ class WorkerFigures:
         """Show figures of the pods that attempts have, as they are whenever somebody asks."""
         self.registry.register(_Pods(statistics))
 
+    def show_packages(self, counts: EnvironmentCounts) -> None:
+        """Show what came of requests for environments of packages, as it is whenever somebody asks."""
+        self.registry.register(_Packages(counts))
+
     def show_gpus(self, look: Callable[[], GpuLook]) -> None:
         """Show what GPUs were doing when they were last looked at."""
         self.registry.register(_Gpus(look))
@@ -143,6 +148,21 @@ class _Gpus(Collector):
         yield CounterMetricFamily(
             "iriscw_worker_gpu_look_failures", "Times that GPUs could not be looked at.", look.failures
         )
+
+
+@attrs.frozen
+class _Packages(Collector):
+    """What came of requests for environments of packages."""
+
+    counts: EnvironmentCounts
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the figures of now."""
+        text = "Environments of packages that were made, used again, removed, or could not be made."
+        family = CounterMetricFamily("iriscw_worker_environments", text, labels=["outcome"])
+        for outcome, count in attrs.asdict(self.counts).items():
+            family.add_metric([outcome], count)
+        yield family
 
 
 @attrs.frozen

@@ -11,6 +11,7 @@ import random
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -110,6 +111,10 @@ class TaskSurroundings:
     environment: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
+def _nobody(uid: str, what: str) -> None:
+    """No stream is up."""
+
+
 class AttemptDesk:
     """Carries out the effects of attempts."""
 
@@ -125,6 +130,10 @@ class AttemptDesk:
         self.offer = offer
         self.packages: EnvironmentCache | None = None
         """What installs packages for attempts; None: nothing does."""
+        self.doing: dict[str, str] = {}
+        """What is done for attempts before they begin, where it takes long."""
+        self.on_doing: Callable[[str, str], None] = _nobody
+        """Told when that changes: of which attempt, and what it is now; empty: nothing."""
         self._runtime = runtime
         self._specifications = specifications
         self._bundles = bundles
@@ -351,12 +360,22 @@ class AttemptDesk:
             return None
         if self.packages is None:
             raise PackagesUnavailable("this worker installs no packages: its tasks have what is here, or images")
-        installed = await self.packages.provide(wanted, order.uid, timeout_s)
+        try:
+            installed = await self.packages.provide(wanted, order.uid, timeout_s, partial(self._does, order.uid))
+        finally:
+            self._does(order.uid, "")
         if spec.payload and installed.hindrance:
             raise DependenciesConflict(
                 f"iriscw, which makes the call, does not run beside these packages: {installed.hindrance}"
             )
         return installed
+
+    def _does(self, uid: str, what: str) -> None:
+        if what:
+            self.doing[uid] = what
+        elif self.doing.pop(uid, None) is None:
+            return
+        self.on_doing(uid, what)
 
     async def _specification(self, order: Order) -> Specification:
         return await anyio.to_thread.run_sync(self._specifications.get, order.specification)

@@ -30,6 +30,7 @@ from iriscw._errors import OperationError
 from iriscw.jobs.model import Observation
 from iriscw.jobs.traits import Fault
 from iriscw.proto.iriscw import v1
+from iriscw.rpc.limits import MAX_PROGRESS_CHARS
 from iriscw.task.environment import PRIVATE_FOLDER, WORK_FOLDER
 from iriscw.task.progress import INTERVAL_S, TaskProgress, read_progress
 from iriscw.worker.drivers.desk import DeskEntry, result_facts, unreadable
@@ -122,8 +123,8 @@ class Shipping:
         progress_s: float = 0.0,
     ) -> None:
         self._progress_s = progress_s
-        self._said: dict[str, TaskProgress] = {}
-        """What attempts have said that was not sent yet."""
+        self._said: dict[str, TaskProgress | str] = {}
+        """What attempts have said that was not sent yet; of one that has not begun, what is done for it."""
         self._says = anyio.Event()
         self._table = table
         self._watch = watch
@@ -243,6 +244,12 @@ class Shipping:
             else:
                 await _first(growth.wait, held.ended.wait, moved.wait)
 
+    def does(self, uid: str, what: str) -> None:
+        """Tell what is done for an attempt that has not begun; empty: nothing that takes long."""
+        if self._progress_s > 0:
+            self._said[uid] = what[:MAX_PROGRESS_CHARS]
+            self._says.set()
+
     async def tell_progress(self) -> None:
         """Send how far attempts are, until cancelled."""
         while True:
@@ -251,10 +258,7 @@ class Shipping:
             said, self._said = self._said, {}
             if not said:  # those that spoke were forgotten
                 continue
-            reports = [
-                v1.ProgressReport(attempt_uid=uid, progress=v1.Progress(**attrs.asdict(each)))
-                for uid, each in said.items()
-            ]
+            reports = [_report(uid, each) for uid, each in said.items()]
             await self._send(v1.WorkerMessage(progress=v1.ProgressReports(reports=reports)))
             await anyio.sleep(self._progress_s)
 
@@ -330,6 +334,12 @@ def _open_log(path: Path) -> int:
         os.close(descriptor)
         raise LogUnreadable(f"{path} is not a file")
     return descriptor
+
+
+def _report(uid: str, said: TaskProgress | str) -> v1.ProgressReport:
+    if isinstance(said, str):
+        return v1.ProgressReport(attempt_uid=uid, doing=said)
+    return v1.ProgressReport(attempt_uid=uid, progress=v1.Progress(**attrs.asdict(said)))
 
 
 async def _first(*waits: Callable[[], Awaitable[object]]) -> None:

@@ -98,6 +98,9 @@ class ControllerStream:
                 tasks.start_soon(shipping.tell_progress)
                 tasks.start_soon(self._upward, call, port, shipping, tasks)
                 await port.send(wire.welcomed(first.welcome))
+                self._desk.on_doing = shipping.does  # that of an earlier stream is read by nobody any more
+                for uid, what in self._desk.doing.items():
+                    shipping.does(uid, what)
                 await self._downward(call, port, shipping)
 
     def _hello(self) -> v1.Hello:

@@ -4294,6 +4294,14 @@ class ProgressReport(betterproto2.Message):
     attempt_uid: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     progress: "Progress | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    None: it has not begun.
+    """
+
+    doing: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Of one that has not begun: what its worker does for it (installs packages); empty: nothing that takes long.
+    """
 
 
 default_message_pool.register_message("iriscw.v1", "ProgressReport", ProgressReport)
