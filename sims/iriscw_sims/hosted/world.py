@@ -303,7 +303,7 @@ class HostedWorld:
         self.calls: list[asyncio.Task[None]] = []
         self.told_in: dict[str, int] = {}
         """Tells that were taken: in which life."""
-        self.faultless = False
+        self.faultless = self._restarting = False
         self.life = 0
         self.told = HostedActorUpdate()
         self.truth: Truth
@@ -420,8 +420,10 @@ class HostedWorld:
         if ghost:
             before = hashlib.sha256(f"{self.seed} {life - 1}".encode()).digest()
             earlier = asyncio.create_task(self._host(before, life - 1, host, ghost=True)[1])
-            await asyncio.sleep(3)
-            earlier.cancel()
+            try:
+                await asyncio.sleep(3)
+            finally:
+                earlier.cancel()
             await asyncio.wait([earlier])
         elif early:
             await asyncio.sleep(self.rng.choice((0, 5)))
@@ -435,10 +437,11 @@ class HostedWorld:
     ) -> tuple[ActorHost, Coroutine[Any, Any, None]]:
         serves = ActorHost(key, self.concurrency, threads=SlowThreads(self.concurrency, self.rng))
         self._hosts[serves] = -life if ghost else life
-        return serves, serves.serve(lambda: Subject(self.truth, life, ghost=ghost), host, PORT)
+        return serves, serves.serve(lambda: Subject(self.truth, life, ghost=ghost), host, PORT + self.life)
 
     def _tell(self, host: str, key: bytes) -> None:
-        self.told = HostedActorUpdate(attempt_uid=f"attempt-{self.life}", host=host, port=PORT, call_key=key)
+        uid, port = f"attempt-{self.life}", PORT + self.life
+        self.told = HostedActorUpdate(attempt_uid=uid, host=host, port=port, call_key=key)
         self.news.set()
 
     def end_life(self) -> None:
@@ -454,11 +457,15 @@ class HostedWorld:
             for connection in self.network.open_connections():
                 connection.up.die()
                 connection.down.die()
+        if self._restarting:
+            return
+        self._restarting = True
         self.end_life()
         self.told = HostedActorUpdate()
         self.news.set()
         await asyncio.sleep(self.rng.choice((0.5, 5)))
         self._begin_life()
+        self._restarting = False
 
     # What is watched
 
