@@ -10,6 +10,9 @@ and sends what is buffered first; aborting drops the buffer, but what the kernel
 comes in a later callback, once. A socket that is closed with unread bytes, or that receives bytes later, answers with a
 reset. Bytes that nobody acknowledges end the connection after :data:`UNANSWERED_S`. An error of the socket is noticed
 by who reads or has something to send, as the selector loop does; a transport that neither reads nor writes sleeps on.
+
+A socket that was told to (``SO_KEEPALIVE``) probes its peer after a silence, but, as Linux does, not while bytes of its
+own are unacknowledged: then only :data:`UNANSWERED_S` counts.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import asyncio
 import errno
 import functools
 import os
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +40,36 @@ HIGH_WATER_BYTES = 64 << 10
 UNANSWERED_S = 924.6
 """After which a kernel gives a connection up whose bytes nobody acknowledges (Linux: ``tcp_retries2`` = 15)."""
 
+PROBES: dict[str, float] = {"TCP_KEEPIDLE": 7200, "TCP_KEEPINTVL": 75, "TCP_KEEPCNT": 9}
+"""Seconds of silence, seconds between two probes, and probes: what a socket begins with (Linux: the same)."""
+
 Note = Callable[[str], None]
+
+
+class KernelSocket:
+    """What a protocol may ask a simulated socket for: keepalive, and what means nothing here.
+
+    Args:
+        probing: begins to probe, or probes in another way from now on.
+    """
+
+    family, type, proto = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+
+    def __init__(self, probing: Callable[[], None]) -> None:
+        self._probing = probing
+        self._names = {getattr(socket, name): name for name in PROBES if hasattr(socket, name)}
+        self.probes = dict(PROBES)
+        self.keeps_alive = False
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        """Set an option; those that are not of keepalive change nothing."""
+        if level == socket.SOL_SOCKET and option == socket.SO_KEEPALIVE:
+            self.keeps_alive = bool(value)
+        elif level == socket.IPPROTO_TCP and option in self._names:
+            self.probes[self._names[option]] = value
+        else:
+            return
+        self._probing()
 
 
 class Endpoint(asyncio.Transport):
@@ -58,12 +91,13 @@ class Endpoint(asyncio.Transport):
         weather: Callable[[], Weather],
         note: Note,
     ) -> None:
-        super().__init__({"sockname": names[0], "peername": names[1]})
+        self._socket = KernelSocket(self._probe_later)
+        super().__init__({"sockname": names[0], "peername": names[1], "socket": self._socket})
         self.name = name
         self._loop = loop
         self._weather = weather
         self._note = note
-        self._protocol: asyncio.Protocol | None = None
+        self._protocol: asyncio.Protocol | asyncio.BufferedProtocol | None = None
         self._peer: Endpoint
         self._out: Wire
         # The transport's state.
@@ -82,12 +116,15 @@ class Endpoint(asyncio.Transport):
         self._peer_ended = self._end_was_read = self._ended = False
         self._error: OSError | None = None
         self._doubt: asyncio.TimerHandle | None = None
+        self._probe: asyncio.TimerHandle | None = None
+        self._probes = 0
+        """That were sent since the peer was last heard of."""
 
     def connect(self, peer: Endpoint, out: Wire) -> None:
         """Set where this end sends to."""
         self._peer, self._out = peer, out
 
-    def open(self, protocol: asyncio.Protocol) -> None:
+    def open(self, protocol: asyncio.Protocol | asyncio.BufferedProtocol) -> None:
         """Hand the connection to a protocol, as a loop does that has made or accepted it."""
         self._protocol = protocol
         self._loop.call_soon(protocol.connection_made, self)
@@ -124,10 +161,18 @@ class Endpoint(asyncio.Transport):
     def _read(self) -> None:
         """Give the protocol what the kernel has, as far as it wants it."""
         while self._unread and self._reading and self.is_reading():
-            data = bytes(self._unread[:READ_BYTES])
-            del self._unread[:READ_BYTES]
+            if isinstance(self._protocol, asyncio.BufferedProtocol):
+                room = memoryview(self._protocol.get_buffer(-1))
+                data = bytes(self._unread[: len(room)])
+                room[: len(data)] = data
+            else:
+                data = bytes(self._unread[:READ_BYTES])
+            del self._unread[: len(data)]
             self._out.send(functools.partial(self._peer.answered, len(data)))
-            self._call("data_received", data)
+            if isinstance(self._protocol, asyncio.BufferedProtocol):
+                self._call("buffer_updated", len(data))
+            else:
+                self._call("data_received", data)
         if self._peer_ended and not self._unread and self._reading and self.is_reading():
             self._peer_ended, self._end_was_read = False, True
             if self._call("eof_received"):
@@ -267,6 +312,7 @@ class Endpoint(asyncio.Transport):
             self._out.send(self._peer.reset)
             return
         self._note(f"{self.name} received {len(data)}")
+        self._heard()
         self._unread += data
         self._read()
 
@@ -299,6 +345,7 @@ class Endpoint(asyncio.Transport):
 
     def answered(self, count: int, _: bytes) -> None:
         """Take an acknowledgement from the wire."""
+        self._heard()
         self._unanswered -= count
         self._answered_at = self._loop.time()
         if not self._unanswered and self._doubt is not None:
@@ -315,6 +362,38 @@ class Endpoint(asyncio.Transport):
             return
         self._fail(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
+    # Keepalive
+
+    def _heard(self) -> None:
+        self._probes = 0
+        if self._probe is not None:
+            self._probe_later()
+
+    def _probe_later(self) -> None:
+        if self._probe is not None:
+            self._probe.cancel()
+            self._probe = None
+        if self._socket.keeps_alive and not self.gone and self._error is None:
+            wait = self._socket.probes["TCP_KEEPINTVL" if self._probes else "TCP_KEEPIDLE"]
+            self._probe = self._loop.call_later(wait, self._silent)
+
+    def _silent(self) -> None:
+        if self._probes >= self._socket.probes["TCP_KEEPCNT"]:
+            self._fail(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
+            return
+        if not self._unanswered:
+            self._probes += 1
+            self._out.send(self._peer.probed)
+        self._probe_later()
+
+    def probed(self, _: bytes) -> None:
+        """Answer a probe from the wire."""
+        self._out.send(self._peer.reset if self.gone else self._peer.probe_answered)
+
+    def probe_answered(self, _: bytes) -> None:
+        """Take the answer to a probe from the wire."""
+        self._heard()
+
     def _end(self) -> None:
         if not self._ended:
             self._ended = True
@@ -328,6 +407,9 @@ class Endpoint(asyncio.Transport):
         if self._doubt is not None:
             self._doubt.cancel()
             self._doubt = None
+        if self._probe is not None:
+            self._probe.cancel()
+            self._probe = None
         if self._unread and not self._ended:
             self._ended = True
             self._out.send(self._peer.reset)

@@ -39,6 +39,8 @@ FIRST_PORT = 32_768
 MAX_TRACE_LINES = 10_000
 """Of the trace that are kept for people; the fingerprint counts all."""
 
+ProtocolFactory = Callable[[], asyncio.Protocol | asyncio.BufferedProtocol]
+
 
 class FaultKind(enum.Enum):
     """What can go wrong. A fault of a connection happens to all that are open."""
@@ -123,7 +125,7 @@ class ListeningSocket:
 class Listener(asyncio.AbstractServer):
     """An open door: accepts until it is closed."""
 
-    def __init__(self, network: Network, factory: Callable[[], asyncio.Protocol], name: tuple[str, int]) -> None:
+    def __init__(self, network: Network, factory: ProtocolFactory, name: tuple[str, int]) -> None:
         self._network = network
         self.factory = factory
         self._name = name
@@ -222,7 +224,7 @@ class Network:
         except ValueError:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from None
 
-    async def create_server(self, factory: Callable[[], asyncio.Protocol], host: str | None, port: int) -> Listener:
+    async def create_server(self, factory: ProtocolFactory, host: str | None, port: int) -> Listener:
         """Listen; port 0 takes a free one.
 
         Raises:
@@ -249,8 +251,8 @@ class Network:
         self.note(f"closed {name[0]}:{name[1]}")
 
     async def create_connection(
-        self, factory: Callable[[], asyncio.Protocol], host: str, port: int
-    ) -> tuple[Endpoint, asyncio.Protocol]:
+        self, factory: ProtocolFactory, host: str, port: int
+    ) -> tuple[Endpoint, asyncio.Protocol | asyncio.BufferedProtocol]:
         """Connect.
 
         Raises:

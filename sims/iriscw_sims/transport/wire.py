@@ -77,6 +77,7 @@ class Wire:
         self._stalled_at_ns: int | None = None
         self._healing = False
         self._dead = False
+        self._garbling = False
 
     @property
     def carries(self) -> bool:
@@ -98,6 +99,11 @@ class Wire:
     def _post(self, parcel: Parcel) -> None:
         if self._dead:
             return
+        if self._garbling and parcel.data:
+            self._garbling = False
+            at = self._rng.randrange(len(parcel.data))
+            changed = bytes([parcel.data[at] ^ 1 << self._rng.randrange(8)])
+            parcel.data = parcel.data[:at] + changed + parcel.data[at + 1 :]
         weather, now_ns = self._weather(), self._loop.now_ns
         leaves_ns = max(now_ns, self._busy_until_ns)
         self._busy_until_ns = leaves_ns + round((len(parcel.data) + HEADER_BYTES) / weather.bytes_per_s * SECOND)
@@ -146,6 +152,10 @@ class Wire:
         """Swallow all that is on its way, and all that will be sent."""
         self._dead = True
         self._lose(len(self._on_the_way))
+
+    def garble(self) -> None:
+        """Change a drawn bit of the next segment: TCP's checksum does not see all, and somebody in between can."""
+        self._garbling = True
 
     def cut(self) -> None:
         """Lose all that is on its way but for a drawn prefix, to the byte."""

@@ -8,10 +8,17 @@ import functools
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Outcome: TypeAlias = "tuple[Any, BaseException | None]"
 """What a function gave, and what it raised: not all of that can be an exception of a future."""
+
+
+class MethodThreads(Protocol):
+    """Where methods run that are not ``async``: :class:`ActorThreads`, or what a simulation has in their place."""
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        """As :meth:`ActorThreads.call`."""
 
 
 class ActorThreads:

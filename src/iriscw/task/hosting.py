@@ -58,7 +58,7 @@ from iriscw.hosted.frames import (
 from iriscw.hosted.keys import KeptAnswer, KeptAnswers
 from iriscw.hosted.model import ACTOR_PORT, MAX_CALL_BYTES, MAX_METHOD_CHARS, WINDOW
 from iriscw.rpc.tokens import call_key, read_token_file
-from iriscw.task.actor_threads import ActorThreads
+from iriscw.task.actor_threads import ActorThreads, MethodThreads
 from iriscw.task.context import context
 from iriscw.task.passing import Part, failure, passed, received
 from iriscw.task.result import encode_exception
@@ -269,6 +269,7 @@ class ActorHost:
         concurrency: how many calls run at once.
         states: where its snapshots are kept; None: it has none.
         snapshot_every_s: between two snapshots.
+        threads: where methods run that are not ``async``; None: in as many threads of its own as calls run at once.
     """
 
     def __init__(
@@ -278,6 +279,7 @@ class ActorHost:
         *,
         states: StateKeeping | None = None,
         snapshot_every_s: float = EVERY_S,
+        threads: MethodThreads | None = None,
     ) -> None:
         self.key = key
         self._states = states
@@ -288,7 +290,7 @@ class ActorHost:
         self._changed = asyncio.Event()
         """Set when a call has ended since the last snapshot."""
         self._concurrency = concurrency
-        self._threads = ActorThreads(concurrency)
+        self._threads = ActorThreads(concurrency) if threads is None else threads
         self._instance: Any = None
         self._mailbox: deque[MailboxCall | SnapshotTurn] = deque()
         self._news = asyncio.Event()
