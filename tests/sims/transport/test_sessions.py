@@ -88,6 +88,7 @@ class Attempts:
         self.held: dict[str, DeskEntry] = {}
         self.observed: dict[str, Observation] = {}
         self.started: list[str] = []
+        self.doing: dict[str, str] = {}
 
     @property
     def stdout(self) -> Path:
