@@ -126,6 +126,20 @@ def test_who_is_killed_after_the_program_ends_with_it(tmp_path, uid, end, told):
     assert (code, err) == ((entering.NO_COMMAND_CODE, f"{MARK}{entering.ENDED} ") if told else (3, ""))
 
 
+def test_who_is_killed_before_the_program_ends_with_it(tmp_path, uid):
+    """Whoever ends an attempt kills both, in any order; a large program takes longer to be gone."""
+    with program(tmp_path, uid, IRIS_TASK_ID="t") as running:
+        process = entered(uid, "sh", "-c", "echo $$; exec sleep 600")
+        number = int(process.stdout.readline())
+        command = os.pidfd_open(number)
+        os.kill(number, signal.SIGKILL)
+        assert select.select([command], [], [], PATIENCE_S)[0]
+        os.close(command)
+        running.kill()
+        code, _, err = outcome(process)
+    assert (code, err) == (entering.NO_COMMAND_CODE, f"{MARK}{entering.ENDED} ")
+
+
 def test_a_command_does_not_outlive_who_runs_it(tmp_path, uid):
     """Killed with it, and marked as it is, so that what it started is found; nothing else of it is passed on."""
     with program(tmp_path, uid, IRIS_TASK_ID="t"):

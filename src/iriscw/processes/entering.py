@@ -29,6 +29,10 @@ MARKS = (b"IRISCW_POD_UID", b"IRISCW_COMMAND")
 ABSENT, REFUSED, ENDED = "absent", "refused", "ended"
 """The kinds: there is no such attempt, the command cannot be started, the attempt has ended."""
 
+CLEARING_S = 5.0
+"""How long after the SIGKILL of a command its attempt's end is waited for: whoever ends an attempt kills both, and a
+large process takes its time to be gone."""
+
 NO_COMMAND_CODE = 125
 SIGNAL_EXIT_BASE = 128
 
@@ -106,7 +110,8 @@ def main(mark: str, uid: str, *command: str) -> int:
         ready = select.select([running, watched], [], [])[0]
         if running in ready:
             code = process.wait()
-            if code < 0 and select.select([watched], [], [], 0)[0]:
+            cleared_s = CLEARING_S if code == -signal.SIGKILL else 0
+            if code < 0 and select.select([watched], [], [], cleared_s)[0]:
                 return tell(mark, ENDED)  # whoever clears up after an attempt was here first
             return code if code >= 0 else SIGNAL_EXIT_BASE - code
         if watched in ready:
