@@ -135,6 +135,8 @@ def test_who_is_killed_before_the_program_ends_with_it(tmp_path, uid):
         os.kill(number, signal.SIGKILL)
         assert select.select([command], [], [], PATIENCE_S)[0]
         os.close(command)
+        while Path(f"/proc/{number}").exists():  # until its end was seen there
+            os.sched_yield()
         running.kill()
         code, _, err = outcome(process)
     assert (code, err) == (entering.NO_COMMAND_CODE, f"{MARK}{entering.ENDED} ")
