@@ -350,10 +350,6 @@ MUTANTS = (
         ("jobs/job/ends.py", "end_attempt", "not attempt.overran", "True"),
     ),
     _bug(
-        "a-copy-replaces-what-is-gone-back-to",
-        ("jobs/job/ends.py", "_goes_back", "copies.under_way", "False"),
-    ),
-    _bug(
         "it-is-frozen-while-it-is-copied",
         (SUSPENDING, "SuspendDecisions._may_freeze", "copies and copies.under_way", "False"),
     ),
