@@ -86,6 +86,7 @@ class SimulatedJobs(SimulatedFeature):
             lease_grace_ns=pace.lease_grace,
             logs_bound_ns=pace.logs_bound,
             suspend_limit_ns=pace.suspend_limit,
+            copy_limit_ns=min(JobSettings().copy_limit_ns, pace.suspend_limit),
             yield_limit_ns=min(JobSettings().yield_limit_ns, pace.suspend_limit // 2),
             longest_doubt_ns=min(JobSettings().longest_doubt_ns, pace.suspend_limit),
         )

@@ -134,6 +134,8 @@ class Freezing:
         """By uid."""
         self._spent: dict[str, None] = {}
         """Leaves that were taken, or withdrawn."""
+        self._copying: dict[str, SimOrder] = {}
+        """The latest copy that was ordered of each attempt, by uid."""
         self._numbers = 0
 
     # What the controller asks for
@@ -152,7 +154,7 @@ class Freezing:
         order = self.orders.get(effect.key)
         if order is not None:
             self._follow(order, operation)
-        elif isinstance(effect, StoreCheckpoint | ThawAttempt):
+        elif isinstance(effect, StoreCheckpoint | ThawAttempt) or effect.leave_running:
             self._follow(self._place(effect), operation)
         else:
             self._unplaced[effect.key] = operation
@@ -190,7 +192,10 @@ class Freezing:
         slow = self.world.chance("freeze or thaw slow", f"attempt/{effect.uid}")
         most = LONGEST_SLOW_S if slow else LONGEST_S
         delay = self.rng.randrange(100 * MILLISECOND, most * SECOND)
-        if isinstance(effect, FreezeAttempt):
+        if isinstance(effect, FreezeAttempt) and effect.leave_running:
+            self._copying[effect.uid] = order
+            self.world.simulation.call_after(delay, self._copies, order, effect)
+        elif isinstance(effect, FreezeAttempt):
             found = self._find(effect)
             assert found is not None
             self.world.simulation.call_after(delay, self._freezes, order, effect, *found)
@@ -226,6 +231,8 @@ class Freezing:
         if attempt.running is None or not worker.alive:
             undone = FrozenAttempt(Frozen.UNDONE, reason="ProcessGone: there is no such process")
             self._ends(order, undone)
+        elif effect.uid in self._copying and self._copying[effect.uid].end is None:
+            self._ends(order, FrozenAttempt(Frozen.UNDONE, reason="TargetBusy: a copy of it is under way"))
         elif order.cancelled and self.rng.random() < 0.5:
             self._ends(order, FrozenAttempt(Frozen.UNDONE, reason="Cancelled: the order was cancelled"))
         elif self.world.chance("freeze fails", about):
@@ -243,6 +250,31 @@ class Freezing:
         program = worker.freezes(attempt)
         node = machine_of(self.world, worker.worker_id)
         self.checkpoints[order.operation] = Checkpoint(effect.key, effect.uid, program, log_bytes, node)
+
+    def _copies(self, order: SimOrder, effect: FreezeAttempt) -> None:
+        """Make a checkpoint of what runs on; its worker has no part in that."""
+        about, undone = f"attempt/{effect.uid}", Frozen.UNDONE
+        place = (effect.worker_id, effect.incarnation)
+        process = self.world.job_checks.running.get(effect.uid)
+        here = process is not None and (process.worker.worker_id, process.worker.incarnation) == place
+        if process is None or not here or process.attempt.running is None:
+            self._ends(order, FrozenAttempt(undone, reason="ProcessGone: there is no such process"))
+        elif order.cancelled and self.rng.random() < 0.5:
+            self._ends(order, FrozenAttempt(undone, reason="Cancelled: the order was cancelled"))
+        elif self.world.chance("freeze fails", about):
+            self._ends(order, FrozenAttempt(undone, reason="NoRoom: the tier is full"))
+        else:
+            lost = self.world.chance("freeze lost", about)
+            node = machine_of(self.world, effect.worker_id)
+            if not lost or self.rng.random() < 0.5:
+                program = process.attempt.running.frozen(self.world.simulation.now)
+                made = Checkpoint(effect.key, effect.uid, program, process.attempt.log_bytes, node)
+                self.checkpoints[order.operation] = made
+                self.world.copy_checks.copied(effect.key, effect.uid, order.operation)
+            if lost:
+                self._ends(order, FrozenAttempt(Frozen.UNKNOWN, reason="the agent was replaced"))
+            else:
+                self._ends(order, FrozenAttempt(Frozen.FROZEN, order.operation, node))
 
     # Storing
 
@@ -356,10 +388,14 @@ class Freezing:
         operation.complete()
 
     def stranded(self, uid: str) -> bool:
-        """Whether an attempt is frozen on a machine that has no worker any more."""
+        """Whether an attempt is frozen on a machine that has no worker for it any more."""
         if len(machines_of(self.world)) == 1:
             return False
-        machines = dict.fromkeys(machine_of(self.world, each.worker_id) for each in self.world.workers.live)
+        workers, jobs = self.world.workers.live, self.world.job_checks
+        spec = jobs.jobs[jobs.attempts[uid].job_id].spec
+        if any(job.spec.checkpoint_every_ns for job in self.world.plan.jobs):
+            workers = [each for each in workers if each.capacity.fits(spec.demand)]
+        machines = dict.fromkeys(machine_of(self.world, each.worker_id) for each in workers)
         return any(each.uid == uid and each.node and each.node not in machines for each in self.checkpoints.values())
 
     def left_over(self) -> str:

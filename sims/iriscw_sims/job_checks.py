@@ -27,6 +27,7 @@ from iriscw.cloud.model import Attributes, Capacity
 from iriscw.fleet.messages import WorkerLost
 from iriscw.fleet.model import SLICE_ID, pod_name, slice_name, slice_of
 from iriscw.fleet.pods import WorkerPlace
+from iriscw.jobs.keeping.records import WentBack
 from iriscw.jobs.messages import AttemptsOver, JobChanged, JobView, TaskChanged
 from iriscw.jobs.model import JOB_TERMINAL, TASK_TERMINAL, Ending, JobSpec, JobState, Orders, TaskState
 from iriscw.jobs.records import (
@@ -373,6 +374,33 @@ class JobChecks:
         task.failures += record.failure
         task.preemptions += record.preemption
         self._counted(job_id, job, task, record)
+
+    def went_back(self, job_id: str, record: WentBack) -> None:
+        """A life of an attempt is over, and counts as the end of the attempt would."""
+        job = self.jobs[job_id]
+        task = job.tasks[record.index]
+        if task.live != record.uid:
+            self.broken("J2", f"{record.uid} of {job_id} goes back, and {task.live} lives")
+        task.failures += record.failure
+        task.preemptions += record.preemption
+        ended = AttemptEnded(
+            index=record.index,
+            uid=record.uid,
+            end=record.end,
+            then=TaskState.PENDING,
+            wall_ns=record.wall_ns,
+            failure=record.failure,
+            preemption=record.preemption,
+            unstarted=False,
+            log_offset=record.log_offset,
+            logs_due=False,
+        )
+        self._counted(job_id, job, task, ended)
+        self.truth.pop(record.uid, None)
+        known = self.attempts[record.uid]
+        if record.end.ending is Ending.FAILED and record.log_offset < known.log_bytes:
+            self.broken("J8", f"{record.uid} wrote {known.log_bytes} log bytes, and goes on at {record.log_offset}")
+        known.log_bytes = record.log_offset  # what a life wrote that was lost with its worker is lost as well
 
     def leaves(self, uid: str, known: TruthOfAttempt) -> None:
         """By the disk an attempt is its worker's no more."""

@@ -21,6 +21,7 @@ import attrs
 from iriscw.fleet.model import slice_of
 from iriscw.jobs.errors import GangNotSuspendable
 from iriscw.jobs.job.ledger import JobLedger, compact, evolve
+from iriscw.jobs.keeping.records import WentBack
 from iriscw.jobs.model import Ending, Orders, Suspension
 from iriscw.jobs.records import AttemptEnded
 from iriscw.jobs.scheduling.state import Scheduler
@@ -70,6 +71,7 @@ LEADS_TO: dict[type, Stage] = {
     SuspensionUndone: Stage.RUNS,
     AttemptResuming: Stage.RESUMING,
     AttemptResumed: Stage.RUNS,
+    WentBack: Stage.SUSPENDED,
 }
 """The stage that each record leads to."""
 
@@ -199,12 +201,18 @@ class MoveChecks:
     def asked(self, effect: FreezeAttempt | StoreCheckpoint | ThawAttempt | DropCheckpoint) -> None:
         """Somebody is to freeze, store, thaw or remove."""
         if isinstance(effect, DropCheckpoint):
+            self.world.copy_checks.drops(effect)
             made = self.world.freezing.orders.get(effect.key)
             uid = "" if made is None else made.effect.uid
             move = self.moves.get(uid)
             if move is not None and move.stage is not Stage.RUNS and effect.key == f"suspend-{uid}-{move.number}":
                 self.broken("C10", f"the checkpoint of {uid}, which is {move.stage.value}, is to be removed")
             return
+        if isinstance(effect, FreezeAttempt) and effect.leave_running:
+            self.world.copy_checks.asked(effect)
+            return
+        if isinstance(effect, FreezeAttempt):
+            self.world.copy_checks.freezes(effect.uid)
         wanted = WANTED[type(effect)]
         move = self.moves.get(effect.uid)
         if move is None or move.stage is not wanted:
@@ -265,6 +273,8 @@ class MoveChecks:
             case AttemptStored() | StoreFailed():
                 if before is not Stage.SUSPENDED:
                     self.broken("C10", f"{uid} is stored, and was {before.value} by the disk")
+            case WentBack():
+                self._goes_back(path, record, move)
             case AttemptUnplaced():
                 if before is not Stage.RESUMING:
                     self.broken("J2", f"{uid} is given back by a worker, and none has a grant by the disk")
@@ -277,6 +287,18 @@ class MoveChecks:
                 known.away, move.away, move.grant, move.told = False, False, grant, False
                 self.jobs.live_on.setdefault(slice_of(worker_id), {})[uid] = None
                 world.fleet_checks.placed(worker_id)
+
+    def _goes_back(self, path: str, record: WentBack, move: TruthOfMove) -> None:
+        """A life is over, and the next begins from a checkpoint: as of when that was made."""
+        uid = record.uid
+        move.number, move.suspended, move.grant = move.number + 1, True, ""
+        if uid in self.jobs.running:
+            self.broken("J2", f"{uid} goes back, and runs")
+        if not move.away:
+            self._leaves(uid, move)
+        move.frozen_at = self.world.simulation.now
+        move.ran, move.unseen = self.world.copy_checks.ran(record.checkpoint)
+        self.jobs.went_back(path.rpartition("/")[2], record)
 
     def _leaves(self, uid: str, move: TruthOfMove) -> None:
         """By the disk it has no worker any more: then nothing of it runs."""

@@ -49,6 +49,9 @@ STRANGERS: tuple[tuple[str, int], ...] = (
 BAND_SHARE = 0.3
 """In how many plans jobs are of several bands."""
 
+COPY_SHARE = 0.3
+"""In how many plans checkpoints are made of tasks that run."""
+
 MOVE_SHARE = 0.3
 """In how many plans users suspend tasks."""
 
@@ -259,7 +262,37 @@ def draw_plan(seed: int) -> Plan:
         safety,
         rng.choice((0, 0, 20 * SECOND)),
     )
-    return _in_bands(plan, Random(f"{seed}:higher bands"))
+    plan = _in_bands(plan, Random(f"{seed}:higher bands"))
+    return _copied(plan, Random(f"{seed}:copies"))
+
+
+def _copied(plan: Plan, rng: Random) -> Plan:
+    """Have checkpoints be made of tasks that run, in some plans: likewise from a stream of its own."""
+    if rng.random() >= COPY_SHARE:
+        return plan
+    jobs = []
+    for job in plan.jobs:
+        every, keep = rng.randrange(10, 25) * SECOND, rng.choice((1, 1, 2, 3))
+        back, more = rng.random() < 0.8, rng.choice((1, 2, 4))
+        if job.spec.group_by is not None or rng.random() < 0.2:
+            jobs.append(job)
+            continue
+        spec = attrs.evolve(
+            job.spec,
+            checkpoint_every_ns=every,
+            keep_checkpoints=keep,
+            retry_from_checkpoint=back,
+            max_retries_failure=job.spec.max_retries_failure + more,
+        )
+        jobs.append(attrs.evolve(job, spec=spec))
+    if not any(job.spec.checkpoint_every_ns for job in jobs):
+        return plan
+    known = dict(plan.rates)
+    drawn = [(name, rng.randrange(1, most + 1)) for name, most in MOVE_CHANCES if rng.random() < 0.5]
+    more_rates = tuple(each for each in drawn if each[0] not in known)
+    more_rates += () if "attempt fails" in known else (("attempt fails", rng.randrange(100, 400)),)
+    length = (15 * SECOND, rng.choice((40, 80)) * SECOND)
+    return attrs.evolve(plan, jobs=tuple(jobs), rates=(*plan.rates, *more_rates), task_length=length)
 
 
 def _in_bands(plan: Plan, rng: Random) -> Plan:

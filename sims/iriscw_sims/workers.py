@@ -212,6 +212,8 @@ class SimWorker:
         reached: dict[str, Any] = {"host": self.pod_name}
         if place is not None and place.leads:
             reached["rendezvous_port"] = RENDEZVOUS_PORT
+        if attempt.order.spec.checkpoint_every_ns:
+            reached["folder"] = folder_of(attempt.order.uid)
         self._becomes(attempt, changed(attempt.seen, state=TaskState.RUNNING, started=True, **reached))
         self._goes_on(attempt, self._draw(attempt))
 
@@ -259,7 +261,8 @@ class SimWorker:
         attempt = self.attempts.get(uid)
         if attempt is None or attempt.running is None or attempt.seen.suspension is not before:
             return
-        folder = folder_of(uid) if after is Suspension.SUSPENDING else ""
+        told = after is Suspension.SUSPENDING or attempt.order.spec.checkpoint_every_ns
+        folder = folder_of(uid) if told else ""
         self._becomes(attempt, changed(attempt.seen, suspension=after, folder=folder))
 
     def freezes(self, attempt: SimAttempt) -> Program:
@@ -285,16 +288,27 @@ class SimWorker:
 
     def _resumes(self, order: RunOrder) -> None:
         """Take over what was suspended, here or elsewhere; that is never started."""
-        known = self.attempts.get(order.uid)
+        known, resumption = self.attempts.get(order.uid), order.resumption
+        assert resumption is not None
+        if known is not None and resumption.anew and not known.suspended and known.order.resumption != resumption:
+            if known.alive:  # an earlier life, whose lease is over: it is about to end
+                self.world.simulation.call_after(SECOND, self._resumes_then, order, known)
+                return
+            known = None
         if known is not None and (not known.suspended or known.order.resumption == order.resumption):
             self.say(Observed((known.seen,)))
             return
         self.released.pop(order.uid, None)
+        said: dict[str, Any] = {"life": resumption.grant} if order.spec.checkpoint_every_ns else {}
         attempt = self.attempts[order.uid] = SimAttempt(
-            order, Observation(order.uid, TaskState.RUNNING, started=True, suspension=Suspension.RESUMING)
+            order, Observation(order.uid, TaskState.RUNNING, started=True, suspension=Suspension.RESUMING, **said)
         )
         self.say(Observed((attempt.seen,)))
         self.world.simulation.call_after(self.world.freezing.rng.randrange(SECOND), self._offers, attempt)
+
+    def _resumes_then(self, order: RunOrder, before: SimAttempt) -> None:
+        if self.alive and self.attempts.get(order.uid) is before:
+            self._resumes(order)
 
     def _offers(self, attempt: SimAttempt) -> None:
         """Put the grant into the attempt's folder, and say that it is there."""
@@ -324,10 +338,15 @@ class SimWorker:
 
     def thaws(self, attempt: SimAttempt, program: Program, log_bytes: int) -> None:
         """Somebody has brought an attempt back: it goes on where it stood, and writes on."""
-        world = self.world
+        world, resumption = self.world, attempt.order.resumption
         world.job_checks.process_thawed(self, attempt)
+        if resumption is not None and resumption.anew:
+            log_bytes = resumption.log_offset
+            if program.ending is Ending.FAILED and world.freezing.rng.random() < 0.5:  # not what failed the last life
+                program = Program(Ending.SUCCEEDED, program.left)
         attempt.log_bytes = log_bytes + world.freezing.rng.randrange(1000)
-        self._becomes(attempt, changed(attempt.seen, suspension=Suspension.NONE, folder=""))
+        folder = folder_of(attempt.order.uid) if attempt.order.spec.checkpoint_every_ns else ""
+        self._becomes(attempt, changed(attempt.seen, suspension=Suspension.NONE, folder=folder))
         self._goes_on(attempt, program)
 
     # What happens to attempts

@@ -38,6 +38,7 @@ from iriscw_sims import fleet_checks, job_checks
 from iriscw_sims.band_checks import BandChecks
 from iriscw_sims.builtin import SimulatedFleet, SimulatedJobs
 from iriscw_sims.cloud import Cloud
+from iriscw_sims.copy_checks import CopyChecks
 from iriscw_sims.disks import WatchedDisk
 from iriscw_sims.faults import strike
 from iriscw_sims.fleet_checks import FleetChecks
@@ -160,6 +161,7 @@ class World(Stage):
         self.job_checks = JobChecks(self)
         self.move_checks = MoveChecks(self)
         self.band_checks = BandChecks(self)
+        self.copy_checks = CopyChecks(self)
         self.told_checks = ToldChecks(self)
         self.cloud = Cloud(self)
         self.workers = Workers(self)
@@ -323,6 +325,7 @@ class World(Stage):
     def _written(self, path: str, record: Any) -> None:
         self.fleet_checks.durable(path, record)
         self.band_checks.durable(path, record)
+        self.copy_checks.durable(path, record)
         self.move_checks.durable(path, record)
         self.job_checks.durable(path, record)
 
@@ -440,6 +443,7 @@ class World(Stage):
         """Look at what must have happened by now."""
         self.job_checks.gone()
         self.told_checks.look()
+        self.copy_checks.look()
 
     def _stall(self) -> None:
         """Let the controller's process stand still."""

@@ -187,3 +187,30 @@ def test_who_may_go_back(gang, verdict):
     if gang:
         ledger.spec = attrs.evolve(ledger.spec, group_by="slice-id")
     assert may_go_back(ledger, Ending.FAILED, pending, -9) is not (gang or verdict)
+
+
+def test_one_that_overran_its_timeout_begins_from_nothing():
+    """Also if its worker is lost before it is stopped: nobody is to stop the next life for that."""
+    bench = Copied(timeout_ns=2 * EVERY_S * 10**9, max_retries_preemption=9)
+    bench.copy()
+    uid = bench.row.uid
+    bench.sim.state(f"/jobs/{bench.job}").tasks[0].attempt.overran = True
+    bench.end(Ending.WORKER_LOST, None)
+    bench.sim.advance(5)
+    assert bench.row.uid != uid
+
+
+def test_a_checkpoint_to_which_it_goes_back_is_not_replaced_meanwhile():
+    """A copy that was under way as a life ended is complete a moment later."""
+    bench = Copied(keep_checkpoints=1)
+    first = bench.copy()
+    operation = bench.begun()
+    bench.end()
+    bench.world.bodies.images[operation.effect.key] = operation.effect.uid
+    operation.complete(FrozenAttempt(Frozen.FROZEN, f"ck-{operation.effect.key}", "node"))
+    bench.sim.advance(1)
+    dropped = [each.effect.key for each in bench.world.freezes if isinstance(each.effect, DropCheckpoint)]
+    assert first.key not in dropped
+    bench.thaw()
+    bench.sim.advance(1)
+    assert bench.phase is Suspension.NONE

@@ -328,4 +328,29 @@ MUTANTS = (
         "who-has-left-is-waited-for",
         (SCHEDULER, "SchedulerDecisions._release", "state.claims.left(uid)", ""),
     ),
+    _bug(
+        "one-checkpoint-too-many-is-kept",
+        ("jobs/keeping/copies.py", "outdated", "len(copies.kept) + 1 - keep", "len(copies.kept) - keep"),
+    ),
+    _bug(
+        "what-may-not-go-back-does",
+        (
+            "jobs/keeping/going_back.py",
+            "may_go_back",
+            "ledger.spec.retry_from_checkpoint",
+            "ledger.spec.checkpoint_every_ns",
+        ),
+    ),
+    _bug(
+        "checkpoints-outlive-their-attempt",
+        ("jobs/job/ends.py", "_drop_copies", "left_of(uid, copies, gone)", "()"),
+    ),
+    _bug(
+        "who-overran-its-timeout-goes-back",
+        ("jobs/job/ends.py", "end_attempt", "not attempt.overran", "True"),
+    ),
+    _bug(
+        "it-is-frozen-while-it-is-copied",
+        (SUSPENDING, "SuspendDecisions._may_freeze", "copies and copies.under_way", "False"),
+    ),
 )

@@ -10,10 +10,10 @@ import attrs
 from iriscw.jobs.job import views
 from iriscw.jobs.job.desired_attempts import latest_attempt, link_of, scheduler_of, stops
 from iriscw.jobs.job.ledger import JobLedger, Place
-from iriscw.jobs.keeping.copies import dropped, left_of
+from iriscw.jobs.keeping.copies import copy_key, dropped, left_of
 from iriscw.jobs.keeping.going_back import BACK_LIMIT_NS, is_passed_over, may_go_back, passed_over
 from iriscw.jobs.keeping.messages import BackOverdue, GoesBack, PassedOver
-from iriscw.jobs.keeping.records import CheckpointPassedOver, WentBack
+from iriscw.jobs.keeping.records import CheckpointPassedOver, CopyFailed, WentBack
 from iriscw.jobs.lifecycle import LOST, Judgement, judge
 from iriscw.jobs.messages import AttemptsOver, Disband, Refusal, ReleaseAttempts, Settle, StopRest
 from iriscw.jobs.model import (
@@ -29,6 +29,7 @@ from iriscw.jobs.model import (
 from iriscw.jobs.records import AttemptEnded, GangAssembly, LogsSettled
 from iriscw.jobs.scheduling.refusals import rest_of
 from iriscw.jobs.step_limits import STEP_ATTEMPTS
+from iriscw.jobs.suspension.effects import DropCheckpoint
 from iriscw.jobs.suspension.messages import PlaceSuspended, SuspensionChanged
 from iriscw.jobs.suspension.model import Stage
 from iriscw.jobs.suspension.moves import (
@@ -126,9 +127,9 @@ def end_attempt(
     passed = is_passed_over(move)
     if passed and ledger.verdict is None:  # the end that counts is that of the life before
         judged = Judgement(TaskState.PENDING)
-    if may_go_back(ledger, ending, judged, seen.exit_code) and _goes_back(
-        ledger, index, ending, seen, judged, ends, ctx
-    ):
+    # One that overran its timeout begins from nothing, also if its worker is lost before it is stopped.
+    back = not attempt.overran and may_go_back(ledger, ending, judged, seen.exit_code)
+    if back and _goes_back(ledger, index, ending, seen, judged, ends, ctx):
         return
     _record_end(ledger, index, ending, seen, judged, ends, ctx, logs_bound_ns)
 
@@ -153,6 +154,10 @@ def _goes_back(
     kept = tuple(each for each in copies.kept if each not in bad)
     if not kept:
         return False
+    if copies.under_way:  # once complete it would take the place of the one that is gone back to
+        drop = DropCheckpoint(copy_key(uid, copies.number))
+        ends.records.append(CopyFailed(index, uid, "what it was made of has ended", True, ctx.wall))
+        ends.commands += (CancelTimer(("copy", uid)), Cancel(("copy", index, uid)), Run(("drop", drop.key), drop))
     attempt, to = latest_attempt(ledger, index), kept[-1]
     record = WentBack(
         index=index,
