@@ -146,13 +146,15 @@ class MailboxCall:
 
         assert self.arrivals is not None
         arrivals = self.arrivals[argument.number] = StreamArrivals(more, ask=True)
+        if self.withdrawn:  # while its arguments were unpickled in a thread: nobody will give any item
+            self.end_streams()
         return ArgumentItems(arrivals, loop)
 
     def end_streams(self) -> None:
         """Have nothing more yielded, and nothing more read."""
         if self.sender is not None:
             self.sender.close()
-        for each in (self.arrivals or {}).values():
+        for each in [*(self.arrivals or {}).values()]:  # a thread may be adding to them
             each.end(CallLost("the call whose argument this iterator is has ended"))
 
 
