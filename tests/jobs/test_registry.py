@@ -169,6 +169,9 @@ def test_laws(steps):
         assert state.live_tasks == sum(entry.spec.replicas for entry in live)
         assert state.specs_bytes == sum(entry.size_bytes for entry in state.entries.values())
         assert state.names == {entry.place: entry.job_id for entry in live}
+        for entry in state.entries.values():
+            assert entry.job_id in state.called[entry.spec.name]
+        assert sum(map(len, state.called.values())) == len(state.entries)
         free = [entry.place for entry in live if not entry.after]
         assert len(free) == len(set(free))
         assert {entry.job_id for entry in live if not entry.after} <= set(bench.introduced)
@@ -340,6 +343,19 @@ def test_an_ended_job_tells_its_tally_again():
     records = len(bench.records)
     bench.decide(JobDone(job_id, JobState.SUCCEEDED, "", 1, done))
     assert (listed(bench)[job_id].tally, len(bench.records)) == (done, records)
+
+
+def test_a_task_replaces_what_descends_from_its_job():
+    """By a name that is taken; neither its own job, nor one above it or beside it, which it may not end."""
+    bench = Bench()
+    top = bench.submit("top")
+    child, beside = (bench.submit(name, parent_job_id=top) for name in ("child", "beside"))
+    below = bench.submit("below", parent_job_id=child)
+    for name in ("top", "child", "beside"):
+        assert bench.submit(name, Existing.RECREATE, parent_job_id=child) is None
+    assert bench.submit("below", Existing.RECREATE, parent_job_id=child) is not None
+    assert bench.submit("beside", Existing.RECREATE, parent_job_id=top) is not None
+    assert [each.job_id for each in bench.state.entries.values() if each.superseded] == [beside, below]
 
 
 def test_a_successor_says_what_it_waits_for():

@@ -189,6 +189,8 @@ class JobRegistry:
     entries: dict[str, RegisteredJob] = attrs.field(factory=dict)
     names: dict[str, str] = attrs.field(factory=dict)
     """The job that holds each place of a name: the latest that has not ended."""
+    called: dict[str, dict[str, None]] = attrs.field(factory=dict)
+    """By name, the jobs that have or had it, in the order of submission."""
     keys: dict[str, str] = attrs.field(factory=dict)
     finished: dict[str, None] = attrs.field(factory=dict)
     """Finished jobs, in the order in which they ended."""
@@ -221,6 +223,7 @@ def _accepted(registry: JobRegistry, record: JobAccepted) -> None:
         entry.after = "" if older.ended else record.replaces
     registry.entries[record.job_id] = entry
     registry.names[entry.place] = record.job_id
+    registry.called.setdefault(spec.name, {})[record.job_id] = None
     registry.keys[record.key] = record.job_id
     registry.orders = max(registry.orders, record.order + 1)
     registry.live_tasks += spec.replicas
@@ -258,6 +261,10 @@ def _forgotten(registry: JobRegistry, record: JobForgotten) -> None:
     entry = registry.entries.pop(record.job_id)
     registry.finished.pop(record.job_id)
     registry.specs_bytes -= entry.size_bytes
+    called = registry.called[entry.spec.name]
+    del called[record.job_id]
+    if not called:
+        del registry.called[entry.spec.name]
     if registry.keys.get(entry.key) == record.job_id:
         del registry.keys[entry.key]
 
@@ -340,6 +347,17 @@ def _check_parent(registry: JobRegistry, spec: JobSpec) -> None:
         raise ParentOver(f"{spec.parent_job_id} is over; detached=True lets a job outlive its parent")
 
 
+def _check_replaced(registry: JobRegistry, spec: JobSpec, named: RegisteredJob) -> None:
+    """Refuse what would end a job that the submitter's task may not end: its own, one above it or beside it."""
+    parent, above = spec.parent_job_id, named.spec.parent_job_id
+    while parent != above:
+        entry = registry.entries.get(above)
+        if entry is None:
+            text = f"{named.job_id} is called {spec.name!r}, does not descend from {parent}, and is not ended for it"
+            raise JobExists(text)
+        above = entry.spec.parent_job_id
+
+
 def _successor(registry: JobRegistry, entry: RegisteredJob) -> RegisteredJob | None:
     """Return the job that waits for the end of ``entry``."""
     if not entry.superseded:
@@ -417,7 +435,10 @@ class JobRegistryDecisions:
             if spec_fingerprint(same.spec) != spec_fingerprint(spec):
                 raise KeyReused(f"the key was used for {same.job_id}, whose specification differs")
             return same
-        if named is None or message.existing is Existing.RECREATE:
+        if named is None:
+            return None
+        if message.existing is Existing.RECREATE:
+            _check_replaced(registry, spec, named)
             return None
         if message.existing is Existing.KEEP:
             return named
@@ -554,7 +575,9 @@ class JobRegistryDecisions:
             bound = last.order
         limit = min(max(message.limit, 1), MAX_PAGE)
         rows: list[JobRow] = []
-        for entry in reversed(registry.entries.values()):
+        among = registry.called.get(message.name, {}) if message.name else registry.entries
+        for job_id in reversed(among):
+            entry = registry.entries[job_id]
             if entry.order >= bound or not _matches(entry, message):
                 continue
             if len(rows) == limit:
@@ -611,10 +634,8 @@ def _orphans(registry: JobRegistry) -> Iterator[Command]:
 
 
 def _matches(entry: RegisteredJob, question: ListJobs) -> bool:
-    return (
-        (not question.states or entry.state in question.states)
-        and (not question.name or entry.spec.name == question.name)
-        and (not question.namespace or entry.root == question.namespace)
+    return (not question.states or entry.state in question.states) and (
+        not question.namespace or entry.root == question.namespace
     )
 
 
