@@ -102,6 +102,9 @@ async def test_a_name_is_found_as_it_is_written(world: World) -> None:
     ):
         with pytest.raises(error):
             await admin.resolve(name, job)
+    for name in ("w" * 129, "w\n", f"/one/{'w' * 129}"):  # no job can have it
+        with pytest.raises(InvalidArgument):
+            await admin.resolve(name, one, wait=True)
     with pytest.raises(NameAmbiguous, check=that(names=f"/{two}/w-1")):
         await admin.status("w-1")
     assert (await admin.status("/one/w-1")).job_id == child

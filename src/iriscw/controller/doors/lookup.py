@@ -16,7 +16,7 @@ from iriscw._errors import InvalidArgument
 from iriscw.controller.events import name_key
 from iriscw.jobs.errors import NameAmbiguous, NoSuchJob
 from iriscw.jobs.messages import MAX_PAGE, JobPage, JobRow, ListJobs
-from iriscw.jobs.model import JOB_TERMINAL, JobState
+from iriscw.jobs.model import JOB_TERMINAL, MAX_NAME_LENGTH, JobState
 from iriscw.jobs.naming.messages import FindNames, FindNamespace, NamedJob, NamesFound
 
 JOB_ID = re.compile(r"job-[a-z2-7]{12}")
@@ -58,9 +58,11 @@ def place_of(name: str, namespace: str) -> Place:
     """Read a name that is one of a namespace, or a path.
 
     Raises:
-        InvalidArgument: it is neither.
+        InvalidArgument: it is neither, or no job can have it.
     """
     parts = name.split("/")
+    if not name.isprintable() or any(len(part) > MAX_NAME_LENGTH for part in parts):  # it would be waited for in vain
+        raise InvalidArgument(f"{name!r:.200} is a name that no job can have")
     if len(parts) == 1 and name:
         return Place("", namespace, name)
     if not name.startswith("/") or len(parts) > 3 or not all(parts[1:]):
