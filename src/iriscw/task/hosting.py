@@ -62,7 +62,7 @@ from iriscw.task.actor_threads import ActorThreads
 from iriscw.task.context import context
 from iriscw.task.passing import Part, failure, passed, received
 from iriscw.task.result import encode_exception
-from iriscw.task.snapshots import EVERY_S, StateKeeping, keeps_state, read_snapshot, snapshot_bytes
+from iriscw.task.snapshots import ANSWER_BYTES, EVERY_S, StateKeeping, keeps_state, read_snapshot, snapshot_bytes
 from iriscw.task.sources import without_ours
 from iriscw.task.streaming import (
     GENERATORS,
@@ -439,9 +439,11 @@ class ActorHost:
 
     async def _snapshot(self) -> bytes | None:
         """Have the object say what is kept of it; None if it cannot, which stands in its log."""
+        # Those of before: of calls that run beside it, no answer may be kept without what the call did.
+        answers = self._answers.lately(ANSWER_BYTES)
         try:
             state = await self._hook("snapshot")
-            data: bytes = await self._threads.call(functools.partial(snapshot_bytes, state, self._answers))
+            data: bytes = await self._threads.call(functools.partial(snapshot_bytes, state, answers))
         except BaseException:
             runner = asyncio.current_task()
             if runner is not None and runner.cancelling():  # this host ends
