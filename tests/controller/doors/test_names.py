@@ -33,7 +33,7 @@ from waiting import until
 pytestmark = pytest.mark.anyio
 
 NOWHERE = [v1.Constraint(key="none", op=v1.ConstraintOp.EXISTS)]
-FOREIGN = ("/stranger/w", "/stranger", "/{}/w", "/{}/none")
+FOREIGN = ("/stranger/w", "/stranger", "/{}/w", "/{}/none", "/nobody/w", "/nobody")
 PATIENCE_S = 20
 
 
