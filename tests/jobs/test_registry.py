@@ -153,6 +153,11 @@ def replayed(records, state):
     return again
 
 
+def spaces(entry):
+    """Give the namespaces in which a job is found."""
+    return (entry.root, "") if entry.root == entry.job_id else (entry.root,)
+
+
 @given(STEPS)
 @example([*BETWEEN_FORGOTTEN])
 @example([("submit", 0, Existing.ERROR), ("child", 0, True), ("done", 1, JobState.KILLED)])
@@ -169,9 +174,12 @@ def test_laws(steps):
         assert state.live_tasks == sum(entry.spec.replicas for entry in live)
         assert state.specs_bytes == sum(entry.size_bytes for entry in state.entries.values())
         assert state.names == {entry.place: entry.job_id for entry in live}
-        for entry in state.entries.values():
-            assert entry.job_id in state.called[entry.spec.name]
-        assert sum(map(len, state.called.values())) == len(state.entries)
+        for index, of in ((state.called, lambda each: (each.spec.name,)), (state.within, spaces)):
+            assert {key: [*ids] for key, ids in index.items()} == {
+                key: [each.job_id for each in state.entries.values() if key in of(each)]
+                for each in state.entries.values()
+                for key in of(each)
+            }
         free = [entry.place for entry in live if not entry.after]
         assert len(free) == len(set(free))
         assert {entry.job_id for entry in live if not entry.after} <= set(bench.introduced)

@@ -191,6 +191,8 @@ class JobRegistry:
     """The job that holds each place of a name: the latest that has not ended."""
     called: dict[str, dict[str, None]] = attrs.field(factory=dict)
     """By name, the jobs that have or had it, in the order of submission."""
+    within: dict[str, dict[str, None]] = attrs.field(factory=dict)
+    """By namespace, the jobs in it, in that order; those without a parent are at the top, too."""
     keys: dict[str, str] = attrs.field(factory=dict)
     finished: dict[str, None] = attrs.field(factory=dict)
     """Finished jobs, in the order in which they ended."""
@@ -223,7 +225,8 @@ def _accepted(registry: JobRegistry, record: JobAccepted) -> None:
         entry.after = "" if older.ended else record.replaces
     registry.entries[record.job_id] = entry
     registry.names[entry.place] = record.job_id
-    registry.called.setdefault(spec.name, {})[record.job_id] = None
+    for index, key in _indexed(registry, entry):
+        index.setdefault(key, {})[record.job_id] = None
     registry.keys[record.key] = record.job_id
     registry.orders = max(registry.orders, record.order + 1)
     registry.live_tasks += spec.replicas
@@ -261,12 +264,20 @@ def _forgotten(registry: JobRegistry, record: JobForgotten) -> None:
     entry = registry.entries.pop(record.job_id)
     registry.finished.pop(record.job_id)
     registry.specs_bytes -= entry.size_bytes
-    called = registry.called[entry.spec.name]
-    del called[record.job_id]
-    if not called:
-        del registry.called[entry.spec.name]
+    for index, key in _indexed(registry, entry):
+        del index[key][record.job_id]
+        if not index[key]:
+            del index[key]
     if registry.keys.get(entry.key) == record.job_id:
         del registry.keys[entry.key]
+
+
+def _indexed(registry: JobRegistry, entry: RegisteredJob) -> Iterator[tuple[dict[str, dict[str, None]], str]]:
+    """Yield where a job is found without a look at all of them, and under what."""
+    yield registry.called, entry.spec.name
+    yield registry.within, entry.root
+    if entry.root == entry.job_id:
+        yield registry.within, ""
 
 
 def _superseded(registry: JobRegistry, record: JobSuperseded) -> None:
@@ -591,7 +602,7 @@ class JobRegistryDecisions:
         """Say which jobs have names in a namespace."""
         if ctx.reply_to is None:
             return None
-        return (Reply(find_names(registry.entries, registry.names, message)),)
+        return (Reply(find_names(registry.entries, registry.names, registry.within, message)),)
 
     def find_namespace(self, registry: JobRegistry, message: FindNamespace, ctx: Context) -> Outcome:
         """Say in which namespace a job is."""
