@@ -99,3 +99,37 @@ def test_all_states_and_one_are_two_wishes(iriscw):
     assert "--state" in err
     code, _, err = iriscw("jobs", "--state", "FAIELD")
     assert (code, "did you mean FAILED?" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "parent", "of_task", "ended"),
+    [
+        ("eval", "", False, True),
+        ("eval", "job-top", False, False),
+        ("eval", "job-top", True, True),
+        ("/top/eval", "job-top", False, True),
+        ("job-one", "job-top", False, True),
+    ],
+)
+def test_a_name_alone_ends_nothing_in_a_tree(iriscw, monkeypatch, name, parent, of_task, ended):
+    """A job of the same name may have ended a moment ago, and this one be somebody else's."""
+
+    class One:
+        id, name = "job-one", "eval"
+        seen = JobStatus("job-one", "u", "eval", JobState.RUNNING, 1, 1, {}, parent_job_id=parent)
+        was_ended = False
+
+        async def terminate(self, reason):
+            One.was_ended = True
+            return self.seen
+
+    class Asking:
+        is_of_task = of_task
+
+        async def job(self, name):
+            return One()
+
+    monkeypatch.setattr("iriscw.cli.jobs.with_client", lambda address, token, work: anyio.run(work, Asking()))
+    code, _, err = iriscw("stop", "--no-wait", name)
+    assert One.was_ended is ended is (code == 0)
+    assert ended or "job-one" in err

@@ -571,6 +571,10 @@ def test_what_is_written_to_after_it_was_passed_does_not_travel():
     parts = passed(array)
     array.data[:] = b"x" * len(array.data)
     assert received([memoryview(each) for each in parts]).data == bytes(1 << 20)
+    view = memoryview(bytearray(1 << 20))  # of what others write to
+    parts = passed(Array(view.toreadonly()))
+    view[:] = b"x" * len(view)
+    assert received([memoryview(each) for each in parts]).data == bytes(1 << 20)
 
 
 async def test_an_object_that_cannot_be_made_ends_its_process():

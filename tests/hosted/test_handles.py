@@ -6,8 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from iriscw.client import actors
 from iriscw.client.hosted import advised, over_text
+from iriscw.errors import NoSuchJob, PermissionDenied
 from iriscw.task.context import TaskContext, entered
 from iriscw.task.environment import AttemptFacts
 from raised import that
@@ -37,6 +40,37 @@ def test_the_client_of_an_inline_task_ends_with_it(monkeypatch):
     assert home.closed
     with entered(task):
         assert actors.ambient_calls() is not home
+
+
+def test_a_group_is_ended_though_one_of_it_is_forgotten(monkeypatch):
+    """Its others are ended all the same; what else is refused is told."""
+    ended = []
+
+    class Job:
+        def __init__(self, calls, job_id, job_uid, name):
+            self.id = job_id
+
+        async def terminate(self, reason):
+            if self.id == "gone":
+                raise NoSuchJob("it is forgotten")
+            if self.id == "foreign":
+                raise PermissionDenied("it is not yours")
+            ended.append((self.id, reason))
+
+    async def opened():
+        return None
+
+    async def end(*names):
+        home = actors.HostedCalls(opened)
+        await actors.ActorGroup(
+            [actors.ActorHandle(actors.ActorId(name, name, name), (), home, None) for name in names]
+        ).terminate("enough")
+
+    monkeypatch.setattr(actors, "Job", Job)
+    asyncio.run(end("one", "gone", "two"))
+    assert ended == [("one", "enough"), ("two", "enough")]
+    with pytest.raises(PermissionDenied):
+        asyncio.run(end("foreign"))
 
 
 def test_a_module_that_the_actor_lacks_is_one_to_send_along(tmp_path, monkeypatch):

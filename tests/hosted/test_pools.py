@@ -1,13 +1,14 @@
 """Pools of hosted actors: who gets which call, and what becomes of those of a member that dies."""
 
 import asyncio
+import concurrent.futures
 import pickle
 import threading
 from contextlib import aclosing
 
 import pytest
 
-from iriscw.client.actors import ActorHandle
+from iriscw.client.actors import ActorFuture, ActorHandle
 from iriscw.client.blocking_actors import BlockingActorHandle
 from iriscw.client.hosted import ActorId, HostedCalls
 from iriscw.client.pools import ActorPool, BlockingActorPool
@@ -287,3 +288,27 @@ async def test_another_loop_may_wait():
         return values, [value async for value in pool.map_unordered(Subject.work, range(5))], await pool.call("work", 3)
 
     assert await asyncio.to_thread(asyncio.run, elsewhere()) == ([*range(5)], [*range(5)], 3)
+
+
+async def test_who_is_interrupted_in_a_map_takes_all_of_it_back(monkeypatch):
+    """The call that was waited for, too."""
+    begun = []
+
+    class Interrupted(concurrent.futures.Future):
+        def result(self, timeout=None):
+            raise KeyboardInterrupt
+
+    def submit(method, value):
+        begun.append(ActorFuture(Interrupted()))
+        return begun[-1]
+
+    pool = BlockingActorPool([Member("one")])
+    monkeypatch.setattr(pool, "submit", submit)
+
+    def read():
+        with pytest.raises(KeyboardInterrupt):
+            [*pool.map(Subject.work, range(5))]
+
+    await asyncio.to_thread(read)
+    assert len(begun) == 2
+    assert all(each._inner.cancelled() for each in begun)

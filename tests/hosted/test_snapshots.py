@@ -1,6 +1,7 @@
 """Snapshots of hosted actors: what is stored of a state, and that a later host begins with it."""
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
@@ -55,7 +56,7 @@ class Kept:
 
     def __init__(self, data=None, failures=0):
         self.data, self.failures, self.numbers = data, failures, []
-        self.saved = asyncio.Queue()
+        self.saved, self.first = asyncio.Queue(), None
 
     async def load(self):
         if self.failures:
@@ -68,7 +69,7 @@ class Kept:
         if self.failures:
             self.failures -= 1
             raise StoreUnreachable("not now")
-        self.data = data
+        self.data, self.first = data, self.first or data
         self.saved.put_nowait(read_snapshot(data)[0]["count"])
 
 
@@ -84,10 +85,10 @@ class Directory:
 
 
 @asynccontextmanager
-async def hosted(states):
+async def hosted(states, kind=Counter, concurrency=1):
     """Serve one that keeps a snapshot after each call; give a handle of it."""
-    host = ActorHost(KEY, states=states, snapshot_every_s=0)
-    serving = asyncio.create_task(host.serve(Counter, "127.0.0.1", 0))
+    host = ActorHost(KEY, concurrency, states=states, snapshot_every_s=0)
+    serving = asyncio.create_task(host.serve(kind, "127.0.0.1", 0))
     try:
         async with asyncio.timeout(PATIENCE_S):
             directory = Directory(await host.listening)
@@ -96,7 +97,7 @@ async def hosted(states):
                 return directory
 
             home = HostedCalls(opened)
-            yield ActorHandle(ActorId("job-a", "uid", "counter"), methods_of(Counter), home, None)
+            yield ActorHandle(ActorId("job-a", "uid", "counter"), methods_of(kind), home, None)
             home.close()
     finally:
         serving.cancel()
@@ -108,7 +109,7 @@ def test_a_snapshot_has_the_state_and_the_answers():
     answers = KeptAnswers()
     answers.keep("old", "add", failed=False, parts=[bytes(snapshots.ANSWER_BYTES)])
     answers.keep("new", "add", failed=True, parts=[memoryview(b"xy"), b"z"])
-    data = snapshot_bytes([1, 2], answers)
+    data = snapshot_bytes([1, 2], answers.lately(snapshots.ANSWER_BYTES))
     state, found = read_snapshot(data)
     assert state == [1, 2]
     assert [(key, each.failed, each.parts) for key, each in found.items()] == [
@@ -123,7 +124,7 @@ def test_a_snapshot_has_a_bound(monkeypatch):
     """It is named."""
     monkeypatch.setattr(snapshots, "MAX_STATE_BYTES", 1000)
     with pytest.raises(SnapshotTooLarge):
-        snapshot_bytes(bytes(1000), KeptAnswers())
+        snapshot_bytes(bytes(1000), ())
 
 
 def test_who_has_both_methods_takes_part():
@@ -143,6 +144,32 @@ async def test_a_later_host_begins_where_the_snapshot_was_taken():
     async with hosted(Kept(states.data)) as handle:
         assert await handle.add.with_key("a")(5) == 5
         assert await handle.add(0) == 6
+
+
+class Slow(Counter):
+    """Takes its time, in a thread, after it has looked at its state."""
+
+    looked, gate = threading.Event(), threading.Event()
+
+    def snapshot(self):
+        state = {"count": self.count}
+        self.looked.set()
+        self.gate.wait(PATIENCE_S)
+        return state
+
+
+async def test_what_a_call_did_beside_a_snapshot_is_done_again():
+    """Its answer would be known, and what it did lost."""
+    states = Kept()
+    async with hosted(states, Slow, concurrency=2) as handle:
+        assert await handle.add.with_key("before")(1) == 1
+        await asyncio.to_thread(Slow.looked.wait, PATIENCE_S)
+        assert await handle.add.with_key("beside")(5) == 6
+        Slow.gate.set()
+        assert await states.saved.get() == 1
+        state, answers = read_snapshot(states.first)
+    assert state == {"count": 1}
+    assert [key for key, _ in answers.items()] == ["before"]
 
 
 async def test_what_cannot_be_kept_leaves_the_one_before_it(monkeypatch):

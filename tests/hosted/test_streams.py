@@ -111,8 +111,26 @@ class Rows:
         async for each in numbers:
             yield 2 * each
 
+    def total_after(self, slow, numbers):
+        return slow + sum(numbers)
+
     def plain(self):
         return 5
+
+
+class Slow:
+    """An argument that takes its time to be unpickled, in a thread of the actor's."""
+
+    entered, gate = threading.Event(), threading.Event()
+
+    @classmethod
+    def made(cls):
+        cls.entered.set()
+        cls.gate.wait(PATIENCE_S)
+        return 0
+
+    def __reduce__(self):
+        return Slow.made, ()
 
 
 class Directory:
@@ -351,4 +369,16 @@ async def test_an_iterator_that_fails_is_the_methods_to_hear_of():
         await closed.wait()
         with pytest.raises(NotPicklable):
             handle.total.tell(numbers(fails=False))
+        assert await handle.plain() == 5
+
+
+async def test_a_call_that_is_taken_back_while_it_is_unpickled_reads_nothing():
+    """Its iterator would never give anything, and the actor's thread would wait for ever."""
+    async with hosted() as (_, handle, host):
+        calling = handle.total_after.remote(Slow(), (each for each in range(3)))
+        await asyncio.to_thread(Slow.entered.wait, PATIENCE_S)
+        calling.cancel()
+        while any(link.calls for link in host._links):  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.001)
+        Slow.gate.set()
         assert await handle.plain() == 5

@@ -153,6 +153,11 @@ def replayed(records, state):
     return again
 
 
+def spaces(entry):
+    """Give the namespaces in which a job is found."""
+    return (entry.root, "") if entry.root == entry.job_id else (entry.root,)
+
+
 @given(STEPS)
 @example([*BETWEEN_FORGOTTEN])
 @example([("submit", 0, Existing.ERROR), ("child", 0, True), ("done", 1, JobState.KILLED)])
@@ -169,6 +174,12 @@ def test_laws(steps):
         assert state.live_tasks == sum(entry.spec.replicas for entry in live)
         assert state.specs_bytes == sum(entry.size_bytes for entry in state.entries.values())
         assert state.names == {entry.place: entry.job_id for entry in live}
+        for index, of in ((state.called, lambda each: (each.spec.name,)), (state.within, spaces)):
+            assert {key: [*ids] for key, ids in index.items()} == {
+                key: [each.job_id for each in state.entries.values() if key in of(each)]
+                for each in state.entries.values()
+                for key in of(each)
+            }
         free = [entry.place for entry in live if not entry.after]
         assert len(free) == len(set(free))
         assert {entry.job_id for entry in live if not entry.after} <= set(bench.introduced)
@@ -340,6 +351,19 @@ def test_an_ended_job_tells_its_tally_again():
     records = len(bench.records)
     bench.decide(JobDone(job_id, JobState.SUCCEEDED, "", 1, done))
     assert (listed(bench)[job_id].tally, len(bench.records)) == (done, records)
+
+
+def test_a_task_replaces_what_descends_from_its_job():
+    """By a name that is taken; neither its own job, nor one above it or beside it, which it may not end."""
+    bench = Bench()
+    top = bench.submit("top")
+    child, beside = (bench.submit(name, parent_job_id=top) for name in ("child", "beside"))
+    below = bench.submit("below", parent_job_id=child)
+    for name in ("top", "child", "beside"):
+        assert bench.submit(name, Existing.RECREATE, parent_job_id=child) is None
+    assert bench.submit("below", Existing.RECREATE, parent_job_id=child) is not None
+    assert bench.submit("beside", Existing.RECREATE, parent_job_id=top) is not None
+    assert [each.job_id for each in bench.state.entries.values() if each.superseded] == [beside, below]
 
 
 def test_a_successor_says_what_it_waits_for():

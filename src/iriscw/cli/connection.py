@@ -79,19 +79,27 @@ def with_client(
     return run_async(connected)
 
 
-async def find_job(client: Client, name: str) -> Job:
-    """Find a job by its id, else the latest one of that name.
+async def find_job(client: Client, name: str, *, to_end: bool = False) -> Job:
+    """Find a job by its id, its name or its path, as :meth:`Client.job`.
+
+    Args:
+        client: asks for it.
+        name: what was given.
+        to_end: whether the job will be ended. Then a name by itself does not find one of another tree's: of several
+            jobs of a name, in different namespaces, the others may have ended just now.
 
     Raises:
-        NoSuchJob: there is neither.
+        NoSuchJob: there is none.
+        NameAmbiguous: several have this name, or another one may be meant.
         OperationError: the controller cannot be reached.
     """
-    from iriscw.client.errors import NoSuchJob
+    from iriscw.client.errors import NameAmbiguous
 
-    try:
-        return await client.job(name)
-    except NoSuchJob:
-        named = [job for job in await client.jobs() if job.name == name]
-    if not named:
-        raise NoSuchJob(f"there is no job {name!r}")
-    return max(named, key=lambda job: job.seen.submitted_at_ms if job.seen is not None else 0)
+    found = await client.job(name)
+    parent = found.seen.parent_job_id if found.seen is not None else ""
+    if to_end and parent and name == found.name and not client.is_of_task:
+        text = (
+            f"{name!r} is {found.id}, which {parent} submitted: give that id, or a path such as /TOP/{name}, to end it"
+        )
+        raise NameAmbiguous(text)
+    return found

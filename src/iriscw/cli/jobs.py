@@ -205,10 +205,14 @@ async def check_selection(job: Job, status: JobStatus, task: int | None, attempt
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Return when the jobs have ended.")
 @connection_options
 def stop(*, job_ids: tuple[str, ...], reason: str, wait: bool, address: str | None, token_file: Path | None) -> None:
-    """End jobs; JOB is an id, or the name of the latest such job. If one is not there, none is ended."""
+    """End jobs; JOB is an id, a path, or the name of a job at the top. If one is not there, none is ended.
+
+    A job that a task submitted is not ended by its name alone, unless a task says so: other jobs of its name may have
+    been meant. Give its id, or its path such as /TOP/NAME.
+    """
 
     async def stopped(client: Client) -> None:
-        found = {each.id: each for each in [await find_job(client, job_id) for job_id in job_ids]}
+        found = {each.id: each for each in [await find_job(client, job_id, to_end=True) for job_id in job_ids]}
         last = {each.id: await each.terminate(reason) for each in found.values()}
         for each in found.values():
             status = await each.wait() if wait else last[each.id]

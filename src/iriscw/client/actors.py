@@ -20,6 +20,7 @@ import attrs
 from iriscw._errors import InvalidArgument
 from iriscw.client.arguments import check_seconds
 from iriscw.client.calls import MethodCalls
+from iriscw.client.errors import NoSuchJob
 from iriscw.client.hosted import END, HOME, ActorCalls, ActorId, Answer, HostedCalls, OwnCode
 from iriscw.client.iterators import ArgumentSource, without_iterators
 from iriscw.client.job import Job
@@ -420,7 +421,7 @@ class ActorGroup(Generic[T]):
         return [*self.handles]
 
     async def terminate(self, reason: str = "") -> None:
-        """Have the jobs of all of them ended; it is not waited for their ends. Calls under way are lost.
+        """Have the jobs of all of them ended, as far as they have not; it is not waited for that. Calls are lost.
 
         A task may do so with what its job, or one that descends from that, has created.
 
@@ -433,7 +434,8 @@ class ActorGroup(Generic[T]):
     async def _terminated(self, home: HostedCalls, reason: str) -> None:
         calls = await home.opened()
         for each in self.handles:
-            await Job(calls, each._ref.job_id, each._ref.job_uid, each.name).terminate(reason)
+            with contextlib.suppress(NoSuchJob):  # it is over, and forgotten
+                await Job(calls, each._ref.job_id, each._ref.job_uid, each.name).terminate(reason)
 
     def _termination(self, reason: str) -> ActorFuture[None]:
         home, _ = self.handles[0]._found()

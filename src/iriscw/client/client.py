@@ -187,6 +187,11 @@ class Client(ActorCreation, ActorNames, ArrayJobs, FreezingCalls):
         reply = await self._calls.ask("SubmitJob", request, SubmitJobResponse, key=key)
         return Job(self._calls, reply.job_id, reply.job_uid, spec.name)
 
+    @property
+    def is_of_task(self) -> bool:
+        """Whether it is a task that asks: what it submits is its own job's, and names are of its own namespace."""
+        return bool(self._job_id)
+
     async def job(self, job: Job | str) -> Job:
         """Find a job by its id, or by the name of the latest job that has it; or one that is known anew.
 

@@ -416,10 +416,10 @@ class BlockingActorPool(Generic[T]):
         try:
             for value in values:
                 while len(pending) >= self._pool._window or (pending and pending[0].done()):
-                    yield pending.popleft().result()
+                    yield waited(pending.popleft())
                 pending.append(self.submit(method, value))
             while pending:
-                yield pending.popleft().result()
+                yield waited(pending.popleft())
         finally:
             _take_back(pending)
 

@@ -12,6 +12,8 @@ class NoSuchJob(UsageError, LookupError):
 class JobExists(UsageError):
     """A job of this name has not ended yet, and the submission said ``existing="error"``.
 
+    Or it said ``recreate`` in a task, and the other job does not descend from that task's job.
+
     A job that a task submits has its name in the namespace of its parents: other namespaces may have the same name.
     """
 

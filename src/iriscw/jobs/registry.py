@@ -189,6 +189,10 @@ class JobRegistry:
     entries: dict[str, RegisteredJob] = attrs.field(factory=dict)
     names: dict[str, str] = attrs.field(factory=dict)
     """The job that holds each place of a name: the latest that has not ended."""
+    called: dict[str, dict[str, None]] = attrs.field(factory=dict)
+    """By name, the jobs that have or had it, in the order of submission."""
+    within: dict[str, dict[str, None]] = attrs.field(factory=dict)
+    """By namespace, the jobs in it, in that order; those without a parent are at the top, too."""
     keys: dict[str, str] = attrs.field(factory=dict)
     finished: dict[str, None] = attrs.field(factory=dict)
     """Finished jobs, in the order in which they ended."""
@@ -221,6 +225,8 @@ def _accepted(registry: JobRegistry, record: JobAccepted) -> None:
         entry.after = "" if older.ended else record.replaces
     registry.entries[record.job_id] = entry
     registry.names[entry.place] = record.job_id
+    for index, key in _indexed(registry, entry):
+        index.setdefault(key, {})[record.job_id] = None
     registry.keys[record.key] = record.job_id
     registry.orders = max(registry.orders, record.order + 1)
     registry.live_tasks += spec.replicas
@@ -258,8 +264,20 @@ def _forgotten(registry: JobRegistry, record: JobForgotten) -> None:
     entry = registry.entries.pop(record.job_id)
     registry.finished.pop(record.job_id)
     registry.specs_bytes -= entry.size_bytes
+    for index, key in _indexed(registry, entry):
+        del index[key][record.job_id]
+        if not index[key]:
+            del index[key]
     if registry.keys.get(entry.key) == record.job_id:
         del registry.keys[entry.key]
+
+
+def _indexed(registry: JobRegistry, entry: RegisteredJob) -> Iterator[tuple[dict[str, dict[str, None]], str]]:
+    """Yield where a job is found without a look at all of them, and under what."""
+    yield registry.called, entry.spec.name
+    yield registry.within, entry.root
+    if entry.root == entry.job_id:
+        yield registry.within, ""
 
 
 def _superseded(registry: JobRegistry, record: JobSuperseded) -> None:
@@ -340,6 +358,17 @@ def _check_parent(registry: JobRegistry, spec: JobSpec) -> None:
         raise ParentOver(f"{spec.parent_job_id} is over; detached=True lets a job outlive its parent")
 
 
+def _check_replaced(registry: JobRegistry, spec: JobSpec, named: RegisteredJob) -> None:
+    """Refuse what would end a job that the submitter's task may not end: its own, one above it or beside it."""
+    parent, above = spec.parent_job_id, named.spec.parent_job_id
+    while parent != above:
+        entry = registry.entries.get(above)
+        if entry is None:
+            text = f"{named.job_id} is called {spec.name!r}, does not descend from {parent}, and is not ended for it"
+            raise JobExists(text)
+        above = entry.spec.parent_job_id
+
+
 def _successor(registry: JobRegistry, entry: RegisteredJob) -> RegisteredJob | None:
     """Return the job that waits for the end of ``entry``."""
     if not entry.superseded:
@@ -417,7 +446,10 @@ class JobRegistryDecisions:
             if spec_fingerprint(same.spec) != spec_fingerprint(spec):
                 raise KeyReused(f"the key was used for {same.job_id}, whose specification differs")
             return same
-        if named is None or message.existing is Existing.RECREATE:
+        if named is None:
+            return None
+        if message.existing is Existing.RECREATE:
+            _check_replaced(registry, spec, named)
             return None
         if message.existing is Existing.KEEP:
             return named
@@ -554,7 +586,9 @@ class JobRegistryDecisions:
             bound = last.order
         limit = min(max(message.limit, 1), MAX_PAGE)
         rows: list[JobRow] = []
-        for entry in reversed(registry.entries.values()):
+        among = registry.called.get(message.name, {}) if message.name else registry.entries
+        for job_id in reversed(among):
+            entry = registry.entries[job_id]
             if entry.order >= bound or not _matches(entry, message):
                 continue
             if len(rows) == limit:
@@ -568,7 +602,7 @@ class JobRegistryDecisions:
         """Say which jobs have names in a namespace."""
         if ctx.reply_to is None:
             return None
-        return (Reply(find_names(registry.entries, registry.names, message)),)
+        return (Reply(find_names(registry.entries, registry.names, registry.within, message)),)
 
     def find_namespace(self, registry: JobRegistry, message: FindNamespace, ctx: Context) -> Outcome:
         """Say in which namespace a job is."""
@@ -611,10 +645,8 @@ def _orphans(registry: JobRegistry) -> Iterator[Command]:
 
 
 def _matches(entry: RegisteredJob, question: ListJobs) -> bool:
-    return (
-        (not question.states or entry.state in question.states)
-        and (not question.name or entry.spec.name == question.name)
-        and (not question.namespace or entry.root == question.namespace)
+    return (not question.states or entry.state in question.states) and (
+        not question.namespace or entry.root == question.namespace
     )
 
 

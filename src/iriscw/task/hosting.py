@@ -62,7 +62,7 @@ from iriscw.task.actor_threads import ActorThreads, MethodThreads
 from iriscw.task.context import context
 from iriscw.task.passing import Part, failure, passed, received
 from iriscw.task.result import encode_exception
-from iriscw.task.snapshots import EVERY_S, StateKeeping, keeps_state, read_snapshot, snapshot_bytes
+from iriscw.task.snapshots import ANSWER_BYTES, EVERY_S, StateKeeping, keeps_state, read_snapshot, snapshot_bytes
 from iriscw.task.sources import without_ours
 from iriscw.task.streaming import (
     GENERATORS,
@@ -146,13 +146,15 @@ class MailboxCall:
 
         assert self.arrivals is not None
         arrivals = self.arrivals[argument.number] = StreamArrivals(more, ask=True)
+        if self.withdrawn:  # while its arguments were unpickled in a thread: nobody will give any item
+            self.end_streams()
         return ArgumentItems(arrivals, loop)
 
     def end_streams(self) -> None:
         """Have nothing more yielded, and nothing more read."""
         if self.sender is not None:
             self.sender.close()
-        for each in (self.arrivals or {}).values():
+        for each in [*(self.arrivals or {}).values()]:  # a thread may be adding to them
             each.end(CallLost("the call whose argument this iterator is has ended"))
 
 
@@ -439,9 +441,11 @@ class ActorHost:
 
     async def _snapshot(self) -> bytes | None:
         """Have the object say what is kept of it; None if it cannot, which stands in its log."""
+        # Those of before: of calls that run beside it, no answer may be kept without what the call did.
+        answers = self._answers.lately(ANSWER_BYTES)
         try:
             state = await self._hook("snapshot")
-            data: bytes = await self._threads.call(functools.partial(snapshot_bytes, state, self._answers))
+            data: bytes = await self._threads.call(functools.partial(snapshot_bytes, state, answers))
         except BaseException:
             runner = asyncio.current_task()
             if runner is not None and runner.cancelling():  # this host ends

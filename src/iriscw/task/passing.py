@@ -52,7 +52,8 @@ def passed(value: object, own_code: Callable[[], AbstractContextManager[None]] |
             return True
         if len(raw) < BESIDE_BYTES or len(buffers) == MAX_BESIDE:
             return True
-        buffers.append(raw if raw.readonly else bytes(raw))  # what is written to after this must not travel
+        # What is written to after this must not travel: what cannot be written to here may be, where it is a view of.
+        buffers.append(raw if type(raw.obj) is bytes else bytes(raw))
         return False
 
     file = io.BytesIO()

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from iriscw.hosted.errors import SnapshotTooLarge
-from iriscw.hosted.keys import KeptAnswers
+from iriscw.hosted.keys import KeptAnswer, KeptAnswers
 from iriscw.hosted.model import MAX_STATE_BYTES
 from iriscw.task.framing import frame, unframe
 from iriscw.task.passing import passed_whole
@@ -59,8 +60,8 @@ def keeps_state(kind: object) -> bool:
 _HOOKS: Final = ("snapshot", "restore")
 
 
-def snapshot_bytes(state: object, answers: KeptAnswers) -> bytes:
-    """Return what is stored of a state, and of answers to calls with keys.
+def snapshot_bytes(state: object, answers: Iterable[tuple[str, KeptAnswer]]) -> bytes:
+    """Return what is stored of a state, and of answers to calls with keys, from the oldest on.
 
     Raises:
         NotPicklable: the state cannot be pickled.
@@ -68,7 +69,7 @@ def snapshot_bytes(state: object, answers: KeptAnswers) -> bytes:
     """
     kept = [
         (key, each.method, each.failed, each.parts and tuple(bytes(part) for part in each.parts))
-        for key, each in answers.lately(ANSWER_BYTES)
+        for key, each in answers
     ]
     data = frame(_MAGIC, {"answers": len(kept)}, passed_whole((state, kept)))
     if len(data) > MAX_STATE_BYTES:

@@ -11,8 +11,10 @@ from iriscw._errors import InvalidArgument
 from iriscw.client import peers
 from iriscw.client.client import connect
 from iriscw.client.model import PeerAddress
+from iriscw.controller.doors import lookup
 from iriscw.errors import (
     InvalidActor,
+    JobExists,
     NameAmbiguous,
     NoSuchJob,
     NoSuchMethod,
@@ -31,7 +33,7 @@ from waiting import until
 pytestmark = pytest.mark.anyio
 
 NOWHERE = [v1.Constraint(key="none", op=v1.ConstraintOp.EXISTS)]
-FOREIGN = ("/stranger/w", "/stranger", "/{}/w", "/{}/none")
+FOREIGN = ("/stranger/w", "/stranger", "/{}/w", "/{}/none", "/nobody/w", "/nobody")
 PATIENCE_S = 20
 
 
@@ -100,6 +102,9 @@ async def test_a_name_is_found_as_it_is_written(world: World) -> None:
     ):
         with pytest.raises(error):
             await admin.resolve(name, job)
+    for name in ("w" * 129, "w\n", f"/one/{'w' * 129}"):  # no job can have it
+        with pytest.raises(InvalidArgument):
+            await admin.resolve(name, one, wait=True)
     with pytest.raises(NameAmbiguous, check=that(names=f"/{two}/w-1")):
         await admin.status("w-1")
     assert (await admin.status("/one/w-1")).job_id == child
@@ -117,6 +122,41 @@ async def test_a_name_is_found_as_it_is_written(world: World) -> None:
     for name in ("/w-1", "/none/w-1", "/two/none"):
         with pytest.raises(NoSuchJob):
             await admin.status(name)
+
+
+async def test_one_of_a_name_that_ends_for_another_is_not_meant(world: World, monkeypatch) -> None:
+    """But the latest of that name, which waits for the end of the one before it; however many pages there are."""
+    monkeypatch.setattr(lookup, "MAX_PAGE", 1)
+    recreate = v1.ExistingJobPolicy.RECREATE
+    top = await world.submit("top", name="top")
+    async with world.worker(manual=True) as worker:
+        await until(lambda: worker.runs)
+        again = await world.submit("again", name="top", existing=recreate)
+        assert not (await world.status(top.job_id)).finished_at_ms
+        for name in ("top", "/top"):
+            assert (await Caller(world.client).status(name)).job_id == again.job_id
+        admin = Caller(world.client)
+        below = await admin.submit("top", parent=await admin.submit("other"))
+        with pytest.raises(NameAmbiguous, check=that(names="/top")):
+            await admin.status("top")
+        assert (await admin.status("/top")).job_id == again.job_id
+        assert (await admin.status("/other/top")).job_id == below
+
+
+async def test_a_task_ends_nothing_by_taking_its_name(world: World) -> None:
+    """What it may not end it may not replace either."""
+    async with as_a_task(world) as (task, job, _):
+        child = await task.submit("child")
+        await Caller(world.client).submit("beside", parent=child)
+        for name in ("top", "beside"):
+            again = submission(f"again {name}", name=name, existing=v1.ExistingJobPolicy.RECREATE)
+            replacing = task.channel.unary(CLIENTS + "SubmitJob", again, v1.SubmitJobResponse)
+            if name == "top":
+                with pytest.raises(JobExists, check=that(names=job)):
+                    await replacing
+            else:
+                await replacing
+        assert not (await world.status(job)).reason
 
 
 async def test_a_name_is_waited_for(world: World) -> None:

@@ -16,7 +16,7 @@ from iriscw._errors import InvalidArgument
 from iriscw.controller.events import name_key
 from iriscw.jobs.errors import NameAmbiguous, NoSuchJob
 from iriscw.jobs.messages import MAX_PAGE, JobPage, JobRow, ListJobs
-from iriscw.jobs.model import JOB_TERMINAL
+from iriscw.jobs.model import JOB_TERMINAL, MAX_NAME_LENGTH, JobState
 from iriscw.jobs.naming.messages import FindNames, FindNamespace, NamedJob, NamesFound
 
 JOB_ID = re.compile(r"job-[a-z2-7]{12}")
@@ -24,6 +24,8 @@ JOB_ID = re.compile(r"job-[a-z2-7]{12}")
 
 MAX_TOLD = 5
 """Jobs of one name that an error lists."""
+
+LIVE = tuple(state for state in JobState if state not in JOB_TERMINAL)
 
 Ask = Callable[[str, Any], Awaitable[Any]]
 
@@ -56,9 +58,11 @@ def place_of(name: str, namespace: str) -> Place:
     """Read a name that is one of a namespace, or a path.
 
     Raises:
-        InvalidArgument: it is neither.
+        InvalidArgument: it is neither, or no job can have it.
     """
     parts = name.split("/")
+    if not name.isprintable() or any(len(part) > MAX_NAME_LENGTH for part in parts):  # it would be waited for in vain
+        raise InvalidArgument(f"{name!r:.200} is a name that no job can have")
     if len(parts) == 1 and name:
         return Place("", namespace, name)
     if not name.startswith("/") or len(parts) > 3 or not all(parts[1:]):
@@ -124,25 +128,33 @@ class Lookup:
             NoSuchJob: there is none of this name.
             NameAmbiguous: several that have not ended have it, in different namespaces.
         """
-        if name.startswith("/"):
-            rows = await self._at(place_of(name, namespace))
-        else:
-            rows = await self._rows(name, namespace)
-        live = {row.namespace: row for row in reversed(rows) if row.state not in JOB_TERMINAL}
-        if len(live) > 1:
-            paths = ", ".join(f"/{each.namespace}/{name}" for each in [*live.values()][:MAX_TOLD])
-            raise NameAmbiguous(f"{len(live)} jobs are called {name!r}: give an id, or one of the paths {paths}")
+        place = place_of(name, namespace) if name.startswith("/") else Place("", namespace, name)
+        if name.startswith("/") and (place.namespace or place.top):
+            place = Place("", place.namespace or (await self.find(place)).namespace, place.name)
+            if not place.namespace:
+                raise NoSuchJob(f"there is no job {name!r}")
+        only_top = name.startswith("/") and not place.namespace
+        rows = await self._rows(place, LIVE, only_top=only_top)
+        places = dict.fromkeys(map(_path, rows))  # of two that follow each other under one name the latest is meant
+        if len(places) > 1:
+            paths = ", ".join([*places][:MAX_TOLD])
+            raise NameAmbiguous(f"{len(places)} jobs are called {name!r}: give an id, or one of the paths {paths}")
+        rows = rows or await self._rows(place, (), only_top=only_top)
         if not rows:
             raise NoSuchJob(f"there is no job {name!r}")
-        return next(iter(live.values()), rows[0]).job_id
+        return rows[0].job_id
 
-    async def _at(self, place: Place) -> tuple[JobRow, ...]:
-        """Return the jobs that have, or had, a place, latest first."""
-        if not place.namespace and not place.top:
-            return tuple(row for row in await self._rows(place.name, "") if row.namespace == row.job_id)
-        namespace = place.namespace or (await self.find(place)).namespace
-        return await self._rows(place.name, namespace) if namespace else ()
+    async def _rows(self, place: Place, states: tuple[JobState, ...], *, only_top: bool) -> list[JobRow]:
+        """Return all jobs that have, or had, a name in a namespace, or in all of them, latest first."""
+        rows: list[JobRow] = []
+        after = ""
+        while True:
+            page: JobPage = await self._ask("/jobs", ListJobs(after, MAX_PAGE, states, place.name, place.namespace))
+            rows += [row for row in page.rows if row.namespace == row.job_id or not only_top]
+            after = page.next
+            if not after:
+                return rows
 
-    async def _rows(self, name: str, namespace: str) -> tuple[JobRow, ...]:
-        page: JobPage = await self._ask("/jobs", ListJobs(limit=MAX_PAGE, name=name, namespace=namespace))
-        return page.rows
+
+def _path(row: JobRow) -> str:
+    return f"/{row.name}" if row.namespace == row.job_id else f"/{row.namespace}/{row.name}"

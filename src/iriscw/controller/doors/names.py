@@ -91,8 +91,8 @@ class NamesDoor(ServicePart, v1.ControllerServiceBase):
         while True:
             with self._hub.subscribed(*keys) as news:
                 found = await self._access.names.find(place)
-                if found.namespace:
-                    self._require(found.namespace, own, principal)
+                # Also where nobody is: a task does not learn which names there are elsewhere, nor when there are.
+                self._require(found.namespace if found.job is None else found.job.namespace, own, principal)
                 if found.job is not None:
                     break
                 if not wait:
@@ -106,7 +106,6 @@ class NamesDoor(ServicePart, v1.ControllerServiceBase):
                         self._figures.waiting -= 1
                 keys = found.keys
         await self._access.client()  # the caller's attempt may have ended meanwhile
-        self._require(found.job.namespace, own, principal)
         return found.job
 
     def _resolved(self, row: NamedJob) -> v1.ResolvedActor:

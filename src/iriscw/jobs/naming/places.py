@@ -50,25 +50,27 @@ def holder(entries: Mapping[str, NameHolder], names: Mapping[str, str], namespac
     return entries.get(names.get(place_of(namespace, name), ""))
 
 
-def find_names(entries: Mapping[str, NameHolder], names: Mapping[str, str], question: FindNames) -> NamesFound:
-    """Answer a question for names."""
+def find_names(
+    entries: Mapping[str, NameHolder],
+    names: Mapping[str, str],
+    within: Mapping[str, Mapping[str, None]],
+    question: FindNames,
+) -> NamesFound:
+    """Answer a question for names. ``within`` has the jobs of each namespace, in the order of submission."""
     if question.name:
         found = holder(entries, names, question.namespace, question.name)
         return NamesFound(() if found is None else (_named(found),), -1)
     rows: list[NamedJob] = []
     limit = min(max(question.limit, 1), MAX_PAGE)
     last = -1
-    for entry in entries.values():
-        if entry.order > question.after and not entry.ended and _within(entry, question.namespace):
+    for job_id in within.get(question.namespace, ()):
+        entry = entries[job_id]
+        if entry.order > question.after and not entry.ended:
             if len(rows) == limit:
                 return NamesFound(tuple(rows), last)
             rows.append(_named(entry))
             last = entry.order
     return NamesFound(tuple(rows), -1)
-
-
-def _within(entry: NameHolder, namespace: str) -> bool:
-    return entry.root == (namespace or entry.job_id)
 
 
 def _named(entry: NameHolder) -> NamedJob:
