@@ -201,6 +201,21 @@ def test_nobody_is_held_back_for_what_could_not_run_anyway():
     assert bench.states(low) == ["RUNNING"]
 
 
+def test_nobody_is_held_back_where_all_of_lower_bands_are_suspended():
+    """Nobody could leave for what waits: it keeps nobody frozen either."""
+    bench = Bench()
+    bench.submit("mine", Band.INTERACTIVE, cpus=2)
+    low = bench.submit("low", Band.BATCH, cpus=2)
+    bench.sim.ask(f"/jobs/{low}", SuspendTask(0, "s"))
+    bench.sim.advance(1)
+    bench.freeze()
+    bench.submit("never", Band.INTERACTIVE, cpus=4)
+    bench.sim.ask(f"/jobs/{low}", ResumeTask(0, "r"))
+    bench.sim.advance(PATIENCE)
+    bench.thaw()
+    assert bench.states(low) == ["RUNNING"]
+
+
 def test_what_cannot_be_frozen_is_stopped():
     """Its freeze is undone, or takes too long, or it has not begun."""
     bench = Bench(settings=JobSettings(yield_limit_ns=20 * SECOND))
