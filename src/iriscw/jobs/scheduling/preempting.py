@@ -417,6 +417,9 @@ def _drop_useless(state: Scheduler, ctx: Context) -> None:
                 state.claims.stuck[uid] = None
         if not (lasts and claim.key in state.queues.shapes and all(usable(state, host) for host in claim.hosts)):
             drop(state, claim)
+    for claim in reversed(list(state.claims.made.values())):  # some of its tasks found room elsewhere: the latest go
+        if state.claims.counts[claim.key] > state.queues.shapes[claim.key].count:
+            drop(state, claim)
 
 
 def usable(state: Scheduler, host: Host) -> bool:
