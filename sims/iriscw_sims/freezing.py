@@ -318,7 +318,7 @@ class Freezing:
             self.checkpoints.pop(effect.checkpoint, None)
         found = self.checkpoints.get(effect.checkpoint)
         if found is None:
-            self._ends(order, ThawedAttempt(Thawed.UNDONE, f"CheckpointDamaged: {effect.checkpoint} is no good"))
+            self._ends(order, ThawedAttempt(Thawed.DAMAGED, f"CheckpointDamaged: {effect.checkpoint} is no good"))
         elif self.world.chance("thaw refused", about):
             self._ends(order, ThawedAttempt(Thawed.REFUSED, "GateRefused: files: /usr/lib/libx is another one"))
         elif not self._is_at(effect, found):

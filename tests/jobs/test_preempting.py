@@ -1,6 +1,7 @@
 """Work of a higher band takes the room of a lower one: scheduler, jobs and links, with scripted workers and agents."""
 
 import attrs
+import pytest
 from jobs_world import ScriptedWorker, World, command_spec, worker_info
 
 from iriscw.cloud.model import Capacity
@@ -201,6 +202,21 @@ def test_nobody_is_held_back_for_what_could_not_run_anyway():
     assert bench.states(low) == ["RUNNING"]
 
 
+def test_nobody_is_held_back_where_all_of_lower_bands_are_suspended():
+    """Nobody could leave for what waits: it keeps nobody frozen either."""
+    bench = Bench()
+    bench.submit("mine", Band.INTERACTIVE, cpus=2)
+    low = bench.submit("low", Band.BATCH, cpus=2)
+    bench.sim.ask(f"/jobs/{low}", SuspendTask(0, "s"))
+    bench.sim.advance(1)
+    bench.freeze()
+    bench.submit("never", Band.INTERACTIVE, cpus=4)
+    bench.sim.ask(f"/jobs/{low}", ResumeTask(0, "r"))
+    bench.sim.advance(PATIENCE)
+    bench.thaw()
+    assert bench.states(low) == ["RUNNING"]
+
+
 def test_what_cannot_be_frozen_is_stopped():
     """Its freeze is undone, or takes too long, or it has not begun."""
     bench = Bench(settings=JobSettings(yield_limit_ns=20 * SECOND))
@@ -328,3 +344,33 @@ def test_claims_end_with_whoever_waited():
     assert bench.states(low) == ["RUNNING"]
     assert attrs.asdict(bench.sim.state("/jobs/scheduler").inventory.hosts["slice-0-0"].free)["cpu_milli"] == 0
     assert bench.sim.ask(f"/jobs/{high}", DescribeJob()).state is JobState.KILLED
+
+
+@pytest.mark.parametrize("ends", ["withdrawn", "too late"])
+def test_room_that_is_kept_no_longer_is_given_at_once(ends):
+    """A smaller task behind waits for nothing else to happen."""
+    bench = Bench(settings=JobSettings(yield_limit_ns=5_000 * SECOND))
+    bench.submit("low", Band.BATCH, cpus=2, preemption=Preemption.FREEZE)
+    high = bench.submit("high", Band.PRODUCTION)
+    bench.sim.advance(PATIENCE)
+    behind = bench.submit("behind", Band.BATCH, cpus=2)
+    bench.sim.advance(5)
+    assert bench.states(behind) == ["PENDING"]
+    if ends == "withdrawn":
+        bench.sim.ask("/jobs", TerminateJob(high))
+        bench.sim.advance(2)
+    else:
+        bench.sim.advance(900)
+    assert (bench.claims().made, bench.states(behind)) == ({}, ["RUNNING"])
+
+
+def test_no_room_is_kept_for_tasks_that_found_some_elsewhere():
+    """Of three tasks two are placed on workers that came meanwhile: room for one is kept."""
+    bench = Bench(workers=3)
+    bench.submit("low", Band.BATCH, preemption=Preemption.FREEZE, replicas=3)
+    high = bench.submit("high", Band.PRODUCTION, replicas=3)
+    bench.sim.advance(PATIENCE)
+    assert len(bench.claims().made) == 3
+    bench.world.add(*(worker_info(number, cpus=4) for number in (7, 8)))
+    bench.sim.advance(3)
+    assert (sorted(bench.states(high)), len(bench.claims().made)) == (["PENDING", "RUNNING", "RUNNING"], 1)

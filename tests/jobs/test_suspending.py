@@ -517,6 +517,17 @@ def test_an_agent_that_never_answers():
     assert (bench.phase, bench.row.suspension.reason) == (Suspension.NONE, "not done within 3600 s")
 
 
+def test_an_agent_that_never_answers_for_a_worker_that_is_gone():
+    """Nobody can say whether there is a checkpoint: beyond the limit the attempt is lost, and the task begins anew."""
+    bench = Bench()
+    uid = bench.row.uid
+    bench.ask(SuspendTask(0, "s"))
+    assert bench.effect(FreezeAttempt)
+    bench.lose(bench.row.worker_id)
+    bench.sim.advance(3_601)
+    assert (bench.row.uid != uid, bench.row.suspension, bench.row.preemptions) == (True, None, 1)
+
+
 def test_a_worker_that_never_offers_the_grant(monkeypatch):
     """Beyond the limit the grant is taken back: what nobody has begun to bring back is not lost."""
     bench = Bench()

@@ -3,8 +3,10 @@
 import json
 import os
 import tempfile
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -57,6 +59,12 @@ def test_numbers_are_numbers(given):
     """Whoever says something else hears it where it is said, in a task or not."""
     with pytest.raises(InvalidArgument, check=that(comes_from="progress._milli")):
         progress(*given)
+
+
+@pytest.mark.parametrize("given", [np.int8(100), np.float32(100), Fraction(100)], ids=repr)
+def test_numbers_of_libraries_are_numbers(given):
+    """A step is often no int of Python, and 8 bits of NumPy's do not hold its thousandths."""
+    assert TaskProgress.of(given, given, "") == TaskProgress(100_000, 100_000)
 
 
 def test_outside_of_a_task_nothing_happens():

@@ -13,6 +13,7 @@ import math
 import os
 import threading
 import time
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Final
 
@@ -79,9 +80,18 @@ def _is_unicode(text: str) -> bool:
 
 
 def _milli(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_NUMBER:
+    # steps and losses are often NumPy's numbers, and eight bits of these do not hold their thousandths
+    number = -1 if isinstance(value, bool) else int(value) if isinstance(value, Integral) else _as_float(value)
+    if not 0 <= number <= MAX_NUMBER:
         raise InvalidArgument(f"{name}: {value!r:.64} is not a number from 0 to {MAX_NUMBER}")
-    return round(value * 1000)
+    return round(number * 1000)
+
+
+def _as_float(value: object) -> float:
+    try:
+        return float(value) if isinstance(value, Real) else math.nan
+    except OverflowError:  # a fraction may be larger than any float
+        return math.inf
 
 
 def progress(done: float, total: float | None = None, text: str = "") -> None:

@@ -162,10 +162,11 @@ def remind(state: Scheduler, job: Waiting, ctx: Context) -> Iterator[Command]:
 
 
 def _waiting(state: Scheduler) -> list[Shape]:
-    """Return what waits while something of a lower band holds room, the highest band first."""
+    """Return what waits while something of a lower band holds room, or would come back; the highest band first."""
     if not any(shape.band is not Band.BATCH for shape in state.queues.blocked.values()):
         return []
-    lowest = max((job.spec.band for job in state.jobs.values() if job.spec is not None and job.live), default=0)
+    jobs = [job for job in state.jobs.values() if job.live or job.job_id in state.returns.by_job]
+    lowest = max((job.spec.band for job in jobs if job.spec is not None), default=0)
     return sorted(
         (shape for shape in state.queues.blocked.values() if shape.band < lowest), key=lambda shape: shape.band
     )
@@ -415,6 +416,9 @@ def _drop_useless(state: Scheduler, ctx: Context) -> None:
                 state.claims.leaving.pop(uid, None)
                 state.claims.stuck[uid] = None
         if not (lasts and claim.key in state.queues.shapes and all(usable(state, host) for host in claim.hosts)):
+            drop(state, claim)
+    for claim in reversed(list(state.claims.made.values())):  # some of its tasks found room elsewhere: the latest go
+        if state.claims.counts[claim.key] > state.queues.shapes[claim.key].count:
             drop(state, claim)
 
 

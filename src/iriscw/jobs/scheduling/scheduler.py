@@ -584,7 +584,7 @@ class SchedulerDecisions:
             commands += preempting.consider(state, ctx)
             commands += tell_demand(state, self.fleet, ctx)
             commands += tell_never(state, ctx)
-            if state.returns.due or state.claims.ripe:
+            if state.queues.head() is not None or state.returns.due or state.claims.ripe:
                 commands += self._go(state)
         return tuple(commands)
 

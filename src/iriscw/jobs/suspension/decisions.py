@@ -611,12 +611,17 @@ class SuspendDecisions:
         reason = f"not done within {limit_ns(self.settings, move) / 1_000_000_000:g} s"
         if move.stage in (Stage.ASKED, Stage.FREEZING) and not move.away and not move.vacated:
             self._undo(ledger, index, uid, reason, ends, ctx, drop=move.stage is Stage.FREEZING)
-        elif (move.repository or not move.thawing) and stop_for(ledger, latest_attempt(ledger, index)) is None:
+        elif self._may_give_back(ledger, index, move):
             self._refused(ledger, index, uid, f"{thawed_on(move)} did not bring it back: {reason}", ends, ctx)
             ends.commands.append(SetTimer(("move", uid), self.settings.suspend_limit_ns, message))
         else:
             self._give_up(ledger, index, uid, reason, ends, ctx)
         return conclude(ledger, ends, ctx)
+
+    def _may_give_back(self, ledger: JobLedger, index: int, move: Move) -> bool:
+        """Whether it comes back, and loses nothing by going to another worker. One that leaves has no grant."""
+        returns = move.stage is Stage.RESUMING and (move.repository or not move.thawing)
+        return bool(returns) and stop_for(ledger, latest_attempt(ledger, index)) is None
 
     def resume(self, ledger: JobLedger, ctx: Context) -> Iterator[Command]:
         """Take up all that suspensions owe."""
