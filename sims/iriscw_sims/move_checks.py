@@ -275,7 +275,9 @@ class MoveChecks:
                     self.broken("C10", f"{uid} is stored, and was {before.value} by the disk")
             case WentBack():
                 self._goes_back(path, record, move)
-            case AttemptUnplaced():
+            case AttemptUnplaced(lost=lost):
+                if lost:  # what that life wrote and nobody stored is lost with it
+                    self.jobs.attempts[uid].log_bytes = world.workers.logs.stored.get(uid, 0)
                 if before is not Stage.RESUMING:
                     self.broken("J2", f"{uid} is given back by a worker, and none has a grant by the disk")
                 self._leaves(uid, move)

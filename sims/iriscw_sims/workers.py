@@ -299,7 +299,7 @@ class SimWorker:
             self.say(Observed((known.seen,)))
             return
         self.released.pop(order.uid, None)
-        said: dict[str, Any] = {"life": resumption.grant} if order.spec.checkpoint_every_ns else {}
+        said: dict[str, Any] = {"life": resumption.grant} if order.spec.checkpoint_every_ns or resumption.anew else {}
         attempt = self.attempts[order.uid] = SimAttempt(
             order, Observation(order.uid, TaskState.RUNNING, started=True, suspension=Suspension.RESUMING, **said)
         )
@@ -341,7 +341,7 @@ class SimWorker:
         world, resumption = self.world, attempt.order.resumption
         world.job_checks.process_thawed(self, attempt)
         if resumption is not None and resumption.anew:
-            log_bytes = resumption.log_offset
+            log_bytes = max(resumption.log_offset, world.workers.logs.stored.get(attempt.order.uid, 0))
             if program.ending is Ending.FAILED and world.freezing.rng.random() < 0.5:  # not what failed the last life
                 program = Program(Ending.SUCCEEDED, program.left)
         attempt.log_bytes = log_bytes + world.freezing.rng.randrange(1000)

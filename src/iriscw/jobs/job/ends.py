@@ -192,9 +192,9 @@ def _goes_back(
 
 
 def of_earlier_life(ledger: JobLedger, seen: Observation) -> bool:
-    """Tell whether a worker speaks of a life of an attempt that was over when that went back to a checkpoint."""
+    """Tell whether a worker speaks of a life of an attempt that was over before it went on from its checkpoint."""
     move = ledger.moves.get(seen.uid)
-    return move is not None and move.back > 0 and seen.life != move.grant
+    return move is not None and move.anew and seen.life != move.grant
 
 
 def _drop_copies(ledger: JobLedger, index: int, uid: str, ends: Ends) -> None:

@@ -326,7 +326,7 @@ class SuspendDecisions:
         if stop_for(ledger, attempt) is not None:
             return  # its worker has the last word
         reason = f"{thawed_on(move)} did not take it: {why}" if why else ""
-        then = self._without_worker(ledger, index, uid, move, reason, ends, ctx)
+        then = self._without_worker(ledger, index, uid, reason, ends, ctx, lost=False)
         ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
         if then.back and then.returns >= RETURNS:
             why = f"{then.node} did not take it, {then.returns} times: {move.reason}"
@@ -335,12 +335,14 @@ class SuspendDecisions:
             ends.waiting += placed(ledger, index, uid, then, ctx)
 
     def _without_worker(
-        self, ledger: JobLedger, index: int, uid: str, move: Move, reason: str, ends: Ends, ctx: Context
+        self, ledger: JobLedger, index: int, uid: str, reason: str, ends: Ends, ctx: Context, *, lost: bool
     ) -> Move:
         """Take note that nobody has the grant any more, and that its machine is not to be tried for a while."""
+        move = move_of(ledger, uid, ends)
+        assert move is not None
         node = thawed_on(move)
         until = ctx.wall + pause_ns(self.settings, times_doubted(move, node))
-        unplaced = AttemptUnplaced(index, uid, node, until, ctx.wall, reason[:MAX_REASON_CHARS])
+        unplaced = AttemptUnplaced(index, uid, node, until, ctx.wall, reason[:MAX_REASON_CHARS], lost)
         then = step(ledger, index, uid, ends, ctx, unplaced)
         ends.uids.append(uid)
         ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
@@ -406,7 +408,7 @@ class SuspendDecisions:
         if move is None or stop_for(ledger, latest_attempt(ledger, index)) is not None:
             return False
         if move.stage is Stage.RESUMING and move.repository:  # the machine is gone, and the checkpoint is not
-            then = self._without_worker(ledger, index, uid, move, f"{thawed_on(move)}: {reason}", ends, ctx)
+            then = self._without_worker(ledger, index, uid, f"{thawed_on(move)}: {reason}", ends, ctx, lost=True)
             ends.waiting += placed(ledger, index, uid, then, ctx)
             return True
         if move.stage not in (Stage.FREEZING, Stage.FROZEN) or (move.stage is Stage.FROZEN and not move.folder):

@@ -116,6 +116,13 @@ class Move:
     """Whether it is being stopped for that."""
     yielding: bool = False
     """Whether the latest suspension is for that, and nobody's order."""
+    life_lost: bool = False
+    """Whether a worker was lost that had it to bring it back: it may have lived there, beyond its checkpoint."""
+
+    @property
+    def anew(self) -> bool:
+        """Whether it has lived on after its checkpoint was made, as far as anybody knows, and that life is over."""
+        return self.back > 0 or self.life_lost
 
 
 def freeze_key(uid: str, move: Move) -> str:
@@ -197,8 +204,8 @@ def resumption_of(move: Move, gpus: tuple[str, ...]) -> Resumption | None:
         move.ports,
         gpus,
         host,
-        anew=move.back > 0,
-        log_offset=move.log_offset if move.back else 0,
+        anew=move.anew,
+        log_offset=move.log_offset if move.anew else 0,
     )
 
 
@@ -454,6 +461,7 @@ def _unplaced(move: Move, record: AttemptUnplaced) -> Move:
         returns=move.returns + 1,
         doubts=(*others, doubt),
         reason=record.reason or move.reason,
+        life_lost=move.life_lost or record.lost,
     )
 
 

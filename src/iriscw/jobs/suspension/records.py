@@ -214,7 +214,7 @@ class AttemptUnplaced:
     """Its worker has said that its grant was taken back before anybody took it: it has no worker, as before.
 
     ``node`` is not to be tried before ``until_wall_ns``. ``reason``: why, where its worker could not let it go on; else
-    that is known already.
+    that is known already. ``lost``: the worker is gone instead; it may have lived there, and that life is over.
     """
 
     index: int
@@ -223,6 +223,7 @@ class AttemptUnplaced:
     until_wall_ns: int
     wall_ns: int
     reason: str = ""
+    lost: bool = False
 
 
 @record("jobs.attempt_resumed", version=1)
@@ -317,6 +318,7 @@ class SuspensionKept:
     yields_to: str = ""
     stopped_to_yield: bool = False
     yielding: bool = False
+    life_lost: bool = False
 
 
 @record("jobs.checkpoint_due", version=1)
