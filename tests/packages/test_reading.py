@@ -1,6 +1,5 @@
 """Files of projects that say what is to be installed."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -75,7 +74,6 @@ source = {source}
 PROJECT = '[project]\nname = "p"\nversion = "0.1.0"\nrequires-python = ">=3.11"\ndependencies = ["tiny"]\n'
 
 
-@pytest.mark.skipif(shutil.which("uv") is None, reason="there is no uv")
 def test_a_lock_file_gives_versions_and_hashes(tmp_path: Path) -> None:
     """Of a pyproject.toml with a uv.lock beside it; a lock that leads to a folder of its machine is refused."""
     project = written(tmp_path, "pyproject.toml", PROJECT)

@@ -87,10 +87,15 @@ class Installer:
         )
 
 
+def find_uv(ours: Mapping[str, str]) -> str | None:
+    """Find uv, in the PATH or beside our Python. Blocks."""
+    beside = Path(sys.executable).with_name("uv")
+    return shutil.which("uv", path=ours.get("PATH")) or (str(beside) if os.access(beside, os.X_OK) else None)
+
+
 def find_installer(ours: Mapping[str, str]) -> Installer | None:
     """Find what installs packages here: uv in the PATH or beside our Python, else our Python's pip. Blocks."""
-    beside = Path(sys.executable).with_name("uv")
-    uv = shutil.which("uv", path=ours.get("PATH")) or (str(beside) if os.access(beside, os.X_OK) else None)
+    uv = find_uv(ours)
     if uv is not None:
         return Installer("uv", (uv,))
     if importlib.util.find_spec("pip") is None or importlib.util.find_spec("venv") is None:

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from iriscw.packages.installers import find_uv
 from iriscw.packages.requirements import InvalidDependency, normal
 
 MAX_FILE_BYTES = 16 << 20
@@ -88,10 +88,10 @@ def _of_project(path: Path) -> tuple[str, ...]:
 
 def _exported(folder: Path) -> str:
     """Have uv say what a lock file means: it reads two files, and neither installs nor builds anything."""
-    uv = shutil.which("uv")
+    uv = find_uv(os.environ)
     if uv is None:
         raise InvalidDependency(
-            "dependencies: uv.lock is read by uv, which is not in the PATH here; install it, or give a requirements.txt"
+            "dependencies: uv.lock is read by uv, which is not here; install it, or give a requirements.txt"
         )
     words = [uv, "export", "--frozen", "--no-emit-project", "--no-dev", "--no-header", "--no-annotate", "--offline"]
     try:
