@@ -63,7 +63,7 @@ from iriscw.jobs.model import (
     spec_fingerprint,
 )
 from iriscw.jobs.naming.messages import FindNames, FindNamespace
-from iriscw.jobs.naming.places import find_names, holder, place_of
+from iriscw.jobs.naming.namespace import find_names, holder, place_of
 from iriscw.jobs.records import (
     JobAccepted,
     JobFinished,
