@@ -226,6 +226,8 @@ def test_constraints_are_read():
     ]
     [equal] = parse_constraints({"slots": 3})
     assert (equal.op, equal.values, equal.mode) == (Op.EQ, (3,), Mode.REQUIRED)
+    with pytest.raises(InvalidJob, check=that(names="cores>nan")):
+        parse_constraints(["cores>nan"])  # no worker has more
     assert parse_preferred({"slots": 3}) == (attrs.evolve(equal, mode=Mode.PREFERRED),)
 
 

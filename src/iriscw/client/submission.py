@@ -395,6 +395,8 @@ def _choice(name: str, kind: type[Any], value: object) -> Any:
 
 _CONSTRAINT = re.compile(r"(?P<key>[a-z][a-z0-9._-]{0,62})\s*(?P<op>>=|<=|!=|=|>|<| in )\s*(?P<value>\S.*)")
 _OPERATORS = {"=": Op.EQ, "!=": Op.NE, ">": Op.GT, ">=": Op.GE, "<": Op.LT, "<=": Op.LE}
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+"""What is compared as a number: no worker would ever be beyond anything else, and a job would wait for ever."""
 _KEY = re.compile(r"!?[a-z][a-z0-9._-]{0,62}")
 
 
@@ -434,6 +436,6 @@ def _constraint(option: str, text: object) -> Constraint:
         found = _CONSTRAINT.fullmatch(text.strip())
         if found is not None and found["op"] == " in ":
             return _condition(option, found["key"], Op.IN, *(value.strip() for value in found["value"].split(",")))
-        if found is not None:
+        if found is not None and (found["op"] in ("=", "!=") or _WHOLE.fullmatch(found["value"].strip())):
             return _condition(option, found["key"], _OPERATORS[found["op"]], found["value"].strip())
     raise InvalidJob(f"{option}: {text!r:.64} is not 'key=value', 'key>=number', 'key in a,b', 'key' or '!key'")
