@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifacts
@@ -20,6 +21,7 @@ from iriscw.agent.local import tiers_below
 from iriscw.checkpoint.drivers.store import default_reading
 from iriscw.checkpoint.tiering.model import Watermarks
 from iriscw.checkpoint.tiering.policies import LeastRecentlyUsed
+from iriscw.freeze.traits import CarriedFolder
 
 PATIENCE_S = 60.0
 
@@ -114,6 +116,13 @@ def test_the_list(iriscw, agent):
         assert len(json.loads(iriscw("checkpoints", *at, "-l", selector, "-o", "json")[1])) == count
     code, out, _ = iriscw("checkpoints", *at, "--remove", "ck-1", "-o", "json")
     assert (code, json.loads(out)) == (0, [])
+    frozen = attrs.evolve(FROZEN, guard="/gone/u", carried=CarriedFolder("/gone/u", "ck-2", 0))
+    fill(disk.reserve("ck-2", 1 << 20), large=False)
+    disk.seal("ck-2", frozen, (), default_reading(lambda count: None), lambda size: None)
+    disk.publish("ck-2")
+    disk.unpin("ck-2", "ck-2")
+    code, _, err = iriscw("checkpoints", *at, "--remove", "ck-2")
+    assert (code, "is to come to a repository" in err) == (2, True), err  # all that its job has, maybe
 
 
 def test_options_of_the_agent(iriscw, agent):

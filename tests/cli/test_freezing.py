@@ -38,6 +38,7 @@ from iriscw.files import remove_tree
 from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded
 from iriscw.freeze.model import FreezePhase, FreezePlan, Outcome, TaskIdentity, ThawPlan, TreeLeft
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted
+from iriscw.freeze.traits import CarriedFolder
 from iriscw.journal.sqlite import SqliteJournal
 from raised import that
 
@@ -207,7 +208,9 @@ def test_several_are_removed_at_once(command, kept, tmp_path):
 
 
 def test_the_state_of_a_suspended_task_is_not_removed_here(command, tmp_path):
-    """Its controller knows whether it is needed. What no attempt can go on from any more is removed."""
+    """Its controller knows whether it is needed. What no attempt can go on from any more is removed; one that carries
+    the attempt's folder may be all that its job has.
+    """
     attempt = tmp_path / "attempt"
     attempt.mkdir()
     keep(tmp_path, "ck-1", attrs.evolve(FROZEN, guard=str(attempt)))
@@ -216,6 +219,9 @@ def test_the_state_of_a_suspended_task_is_not_removed_here(command, tmp_path):
     attempt.rmdir()
     code, out, _ = command("checkpoints", "--remove", "ck-1")
     assert (code, "ck-1" in out) == (0, False)
+    keep(tmp_path, "ck-2", attrs.evolve(FROZEN, guard=str(attempt), carried=CarriedFolder(str(attempt), "ck-2", 0)))
+    code, _, err = command("checkpoints", "--remove", "ck-2")
+    assert (code, "is to come to a repository" in err) == (2, True), err
 
 
 def test_a_pin_of_an_operation_that_is_lost(command, kept):

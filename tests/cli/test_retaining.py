@@ -43,6 +43,16 @@ def test_what_turns_out_to_be_needed(error, capsys):
     assert capsys.readouterr().err.count("ck-1 stays") == 1
 
 
+def test_what_cannot_be_removed(capsys):
+    """It is told, all others are looked at, and the command does not end well."""
+    errors = {"ck-1": PermissionError("no right"), "ck-3": OSError("busy")}
+    with pytest.raises(PermissionError):
+        applied(errors, RetentionPolicy(max_checkpoints=1))
+    err = capsys.readouterr().err
+    assert [each for each in ("ck-1", "ck-2", "ck-3", "ck-4") if f"{each} stays" in err] == ["ck-1", "ck-3"]
+    assert [each for each in ("ck-2", "ck-4") if f"removed {each}" in err] == ["ck-2", "ck-4"]
+
+
 def test_a_dry_run(capsys):
     """It removes nothing."""
     assert applied({}, RetentionPolicy(max_checkpoints=2), dry_run=True) == []

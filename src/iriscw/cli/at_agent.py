@@ -19,7 +19,7 @@ from iriscw.cli.freeze_shown import Done, Listing, decimal_size, follow, progres
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async
 from iriscw.cli.output import age, cell, show
-from iriscw.cli.retaining import retain
+from iriscw.cli.retaining import refuse_needed, retain
 from iriscw.cli.tier_options import PLACE_OPTIONS
 from iriscw.runtime.vocabulary import SECOND
 
@@ -75,7 +75,11 @@ class AtAgent:
         async def work(agent: AgentCaller) -> list[v1.CheckpointView]:
             from iriscw.checkpoint.selecting import read_selector
 
+            there = await agent.checkpoints(()) if asked.removed else []
             for checkpoint in asked.removed:
+                for each in there:
+                    if each.checkpoint_id == checkpoint and not each.trouble:
+                        refuse_needed(checkpoint, _needed(json.loads(each.document_json), pinned=False))
                 await agent.remove(checkpoint)
                 sys.stderr.write(f"iriscw: removed {checkpoint}\n")
             selector = read_selector(asked.selector)
@@ -107,9 +111,17 @@ async def check_repository(agent: AgentCaller) -> None:
             raise StoreUnreachable(f"the agent cannot read the repository, and nothing was removed: {tier.trouble}")
 
 
+def _needed(said: Mapping[str, Any], *, pinned: bool = True) -> str:
+    """Say who needs a checkpoint of which the agent says this; ``pinned``: also of operations."""
+    from iriscw.agent.retaining import needed_by
+
+    frozen = said["manifest"]["frozen"]
+    pins = [name for copy in said["copies"] for name in copy["pinned_by"]] if pinned else []
+    return needed_by(frozen["guard"], pins, carried=frozen.get("carried") is not None)
+
+
 def _candidates(found: Sequence[v1.CheckpointView]) -> list[KeptCheckpoint]:
     """Return what a policy may let go: see :func:`iriscw.agent.retaining.candidates`."""
-    from iriscw.agent.retaining import needed_by
     from iriscw.checkpoint.retention import KeptCheckpoint
 
     candidates = []
@@ -117,10 +129,8 @@ def _candidates(found: Sequence[v1.CheckpointView]) -> list[KeptCheckpoint]:
         if each.trouble or REPOSITORY in each.tiers:
             continue
         said = json.loads(each.document_json)
-        pins = [name for copy in said["copies"] for name in copy["pinned_by"]]
         size_bytes = sum(copy["size_bytes"] for copy in said["copies"])
-        frozen = said["manifest"]["frozen"]
-        needed = needed_by(frozen["guard"], pins, carried=frozen.get("carried") is not None)
+        needed = _needed(said)
         labels = tuple(each.labels.items())
         candidates.append(KeptCheckpoint(each.checkpoint_id, size_bytes, each.sealed_at_ms, labels, needed=needed))
     return candidates

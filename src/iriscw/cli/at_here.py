@@ -30,7 +30,7 @@ from iriscw.cli.freeze_shown import (
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async, silence_output
 from iriscw.cli.output import OutputLost, age, cell, emit, labels_cell, plain, show, to_json, to_yaml, visible
-from iriscw.cli.retaining import retain
+from iriscw.cli.retaining import refuse_needed, retain
 from iriscw.cli.tier_options import budgets_of, keys_of, repository_of
 
 if TYPE_CHECKING:
@@ -259,21 +259,17 @@ def _has(each: ListedArtifact, asked: Listing) -> bool:
 
 
 def _check_needed(there: Sequence[ListedArtifact], checkpoint: str) -> None:
-    """Refuse to remove the state of a suspended task: it would begin anew.
+    """Refuse to remove the state of a suspended task.
 
     Raises:
-        CheckpointNeeded: its attempt is still there.
+        CheckpointNeeded: its attempt is still there, or is a part of it.
     """
     from iriscw.agent.retaining import needed_by
 
-    guards = [each.manifest.frozen.guard for each in there if each.artifact == checkpoint and each.manifest]
-    if any(needed_by(guard, ()) for guard in guards):
-        from iriscw.nodes.errors import CheckpointNeeded
-
-        raise CheckpointNeeded(
-            f"{checkpoint} is of a job's task, whose attempt is still here: resume the job (iriscw resume JOB), or "
-            "ask its controller, which knows whether it is needed (iriscw checkpoints --cluster --remove)"
-        )
+    for each in there:
+        if each.artifact == checkpoint and each.manifest is not None:
+            frozen = each.manifest.frozen
+            refuse_needed(checkpoint, needed_by(frozen.guard, (), carried=frozen.carried is not None))
 
 
 _COLUMNS: dict[str, Callable[[ListedArtifact], object]] = {

@@ -53,6 +53,25 @@ class Retention(click.ParamType["RetentionPolicy"]):
         return policy
 
 
+def refuse_needed(checkpoint: str, needed: str) -> None:
+    """Refuse to remove the state of a task that may be suspended: it would begin anew.
+
+    Args:
+        checkpoint: which.
+        needed: why; empty: it is not.
+
+    Raises:
+        CheckpointNeeded: it is.
+    """
+    from iriscw.nodes.errors import CheckpointNeeded
+
+    if needed:
+        raise CheckpointNeeded(
+            f"{checkpoint} stays: {needed}; resume the job (iriscw resume JOB), or ask its controller, which knows "
+            "whether it is needed (iriscw checkpoints --cluster --remove)"
+        )
+
+
 async def retain(
     candidates: Sequence[KeptCheckpoint],
     policy: RetentionPolicy,
@@ -63,7 +82,8 @@ async def retain(
     """Remove what the policy lets go, and say why. What turns out to be needed stays, and is counted as such.
 
     Raises:
-        IriscwError: one could not be removed; those that were named before are.
+        IriscwError: nobody can say whether one is needed; those that were named before are removed.
+        OSError: the first by which one could not be removed; it stays, and the others were looked at all the same.
     """
     from contextlib import aclosing
 
@@ -75,10 +95,15 @@ async def retain(
     async def only_say(checkpoint: str) -> None:
         """Remove nothing."""
 
-    needed = (ArtifactInUse, CheckpointNeeded, OrderFailed)
+    needed = (ArtifactInUse, CheckpointNeeded, OrderFailed, OSError)
+    failures: list[OSError] = []
     async with aclosing(let_go(candidates, policy, only_say if dry_run else remove, needed)) as those:
         async for gone, error in those:
+            if isinstance(error, OSError):
+                failures.append(error)
             if error is not None:
                 sys.stderr.write(f"iriscw: {gone.checkpoint} stays: {headline(error)}\n")
             else:
                 sys.stderr.write(f"iriscw: {'would remove' if dry_run else 'removed'} {gone.checkpoint}: {gone.why}\n")
+    if failures:
+        raise failures[0]
